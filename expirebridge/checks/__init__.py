@@ -59,7 +59,7 @@ def refuse_unsuitable(findings: Iterable[Finding]) -> None:
 
 
 def events_are_on(findings: Iterable[Finding]) -> bool:
-    """Whether the server sends the events that a listener needs, as far as the findings show."""
+    """True if the server sends the events that a listener needs, as far as the findings show."""
     return not any(
         finding.check == "events" and finding.level is Level.WARNING for finding in findings
     )

@@ -31,7 +31,7 @@ class Scope:
 
     @property
     def total(self) -> int:
-        """How many tasks will be compared."""
+        """The number of tasks to compare."""
         return sum(self.counts.values())
 
 

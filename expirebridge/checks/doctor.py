@@ -63,7 +63,7 @@ def examine(store: Partitions | Store, settings: Settings, role: LoginRole) -> l
 
 
 def check_rights_everywhere(store: Partitions | Store, role: LoginRole) -> list[Finding]:
-    """Whether the login has the rights of a role, on every server that has a partition.
+    """Check whether the login has the rights of a role, on every server that has a partition.
 
     Raises ServerUnreachable if none answers, and NotPermitted if it may not even be asked.
     """
@@ -152,7 +152,7 @@ class _Doctor:
         return self._everywhere("data", lambda: check_others_data(layout))
 
     def _of_functions(self) -> list[Finding]:
-        """What other languages call; a login that may call nothing need not know of it."""
+        """Check the functions for other languages, unless the login may not call them."""
         found = dict[str, str | None]()
         for name, client in clients.primaries_of(self._store.client).items():
             if name in self._nodes.silent:
@@ -167,7 +167,7 @@ class _Doctor:
         return check_library(found)
 
     def _everywhere(self, name: str, check: Callable[[], Steps[Finding]]) -> list[Finding]:
-        """What a check finds that is made at each server."""
+        """The findings of a check that is made at each server."""
         return self._nodes.look(lambda node: _examined(node.store, name, _listed(check())))
 
 

@@ -1,11 +1,11 @@
-"""What a check found."""
+"""The result of a check."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     LIMIT = "limit"  # the server does not let a client look, as hosted ones may not
@@ -15,13 +15,13 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     level: Level
     message: str
     remedy: str = ""
-    """How to fix it: a command for the server or a shell, if there is one."""
+    """The fix: a command for the server or a shell, if there is one."""
 
     def __str__(self) -> str:
         return f"{self.message}; {self.remedy}" if self.remedy else self.message

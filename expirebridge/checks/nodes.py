@@ -45,7 +45,7 @@ class CheckedServers:
 
     @property
     def are_several(self) -> bool:
-        """Whether they are the nodes of a cluster, among which partitions are divided."""
+        """True if they are the nodes of a cluster, among which partitions are divided."""
         return self.all[0].name != ""
 
     @property
@@ -54,7 +54,7 @@ class CheckedServers:
         return [node for node in self.all if node.name not in self.silent]
 
     def look(self, at: Callable[[CheckedServer], list[Finding]]) -> list[Finding]:
-        """What is found at each node that answers; what is alike at several of them, once.
+        """The findings at each node that answers; equal findings of several nodes once.
 
         Raises ServerUnreachable if none answers.
         """
@@ -98,7 +98,7 @@ def _nodes_of(store: Partitions | Store) -> list[CheckedServer]:
 
 
 def _joined(found: Mapping[str, list[Finding]]) -> Iterator[Finding]:
-    """What several nodes have in common is said once; what is well, of the first of them."""
+    """Merge equal findings of several nodes, and keep OK findings of the first node only."""
     checks = dict[str, dict[Finding, list[str]]]()
     for name, findings in found.items():
         for finding in findings:

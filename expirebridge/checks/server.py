@@ -23,7 +23,7 @@ FULL = 0.9
 CLOCK_LIMIT = 1.0
 """Seconds by which this machine's clock may differ from the server's."""
 SAMPLE = 1000
-"""Keys that are looked at in search of other data."""
+"""Keys that are sampled in search of other data."""
 _MB = 1024 * 1024
 _HARD_LIMIT, _SOFT_LIMIT = 32 * _MB, 8 * _MB
 """The smallest buffer for a subscriber's events: the server's own defaults."""
@@ -31,7 +31,7 @@ _NOT_SHOWN = "the server refuses CONFIG GET"
 
 
 def check_version(info: dict[str, Any]) -> Finding:
-    """Whether the server is recent enough."""
+    """Check whether the server is recent enough."""
     # For clients, Valkey reports itself as Redis 7.2 there; its own version is another field.
     name = "Valkey" if "valkey_version" in info else "Redis"
     shown = str(info.get("valkey_version", info.get("redis_version", "0")))
@@ -44,7 +44,7 @@ def check_version(info: dict[str, Any]) -> Finding:
 
 
 def check_role(info: dict[str, Any]) -> Finding:
-    """Whether the server accepts writes."""
+    """Check whether the server accepts writes."""
     if info.get("role") == "slave":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
         return error(
@@ -57,7 +57,7 @@ def check_role(info: dict[str, Any]) -> Finding:
 
 
 def check_events() -> Steps[Finding]:
-    """Whether the server sends the events that a listener needs."""
+    """Check whether the server sends the events that a listener needs."""
     flags = yield from setting("notify-keyspace-events")
     if flags is None:
         return limit(
@@ -78,7 +78,7 @@ def check_events() -> Steps[Finding]:
 
 
 def check_eviction(info: dict[str, Any]) -> Finding:
-    """Whether the server would delete tasks to make room."""
+    """Check whether the server would delete tasks to make room."""
     policy = info.get("maxmemory_policy")
     if policy is None:
         return limit("eviction", "the server does not show its maxmemory-policy in INFO")
@@ -99,13 +99,13 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 
 def check_data() -> Steps[Finding]:
-    """Whether the database also holds other data."""
+    """Check whether the database also holds other data."""
     sample = yield from reconciling.scan("0", SAMPLE)
     return other_data(sample.alien) if sample.alien else ok("data", "no other data")
 
 
 def other_data(count: int) -> Finding:
-    """What is reported if so many of the sample are not ours."""
+    """The finding if so many of the sampled keys are not ours."""
     return warning(
         "data",
         f"the database holds keys that are not expirebridge's ({count} of about {SAMPLE} "
@@ -115,7 +115,7 @@ def other_data(count: int) -> Finding:
 
 
 def check_memory(info: dict[str, Any]) -> Finding:
-    """Whether there is room for new tasks."""
+    """Check whether there is room for new tasks."""
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     if not limit:
         return ok("memory", f"{_megabytes(used)} used, no maxmemory")
@@ -129,7 +129,7 @@ def check_memory(info: dict[str, Any]) -> Finding:
 
 
 def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
-    """Whether tasks survive a restart, and a crash, of the server."""
+    """Check whether tasks survive a restart, and a crash, of the server."""
     failed = [
         name
         for name in ("aof_last_write_status", "rdb_last_bgsave_status")
@@ -162,7 +162,7 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
 
 
 def check_buffers() -> Steps[Finding]:
-    """Whether a burst of events fits into a subscriber's buffer."""
+    """Check whether a burst of events fits into a subscriber's buffer."""
     limits = yield from setting("client-output-buffer-limit")
     if limits is None:
         return limit("buffers", f"{_NOT_SHOWN}: how much may wait for a subscriber is not known")
@@ -181,7 +181,7 @@ def check_buffers() -> Steps[Finding]:
 
 
 def check_clock() -> Steps[Finding]:
-    """Whether this machine's clock agrees with the server's."""
+    """Check whether this machine's clock agrees with the server's."""
     sent = time.time()
     reply = yield from call.command("TIME")
     received = time.time()
@@ -217,7 +217,7 @@ def _megabytes(size: int) -> str:
 
 
 def check_rights(database: Database, role: LoginRole) -> Steps[Finding]:
-    """Whether the logged-in user has every right that the role needs.
+    """Check whether the logged-in user has every right that the role needs.
 
     A missing right may show only later, and do harm: a script treats a key that it may not read as
     a key that does not exist.
@@ -273,7 +273,7 @@ def _without_consequences(missing: list[str], database: Database) -> Steps[list[
 
 
 def _is_refused_itself(*command: str) -> Steps[bool]:
-    """Whether the command itself is refused, not the keys or channels that it uses."""
+    """True if the command itself is refused, not the keys or channels that it uses."""
     try:
         yield from call.command(*command)
     except NotPermitted as refusal:
@@ -290,7 +290,7 @@ _LOOK_EVERY = 0.01
 
 
 def check_round_trip(client: redis.Redis, database: Database) -> Finding:
-    """Whether the expiry of a key arrives as an event.
+    """Check whether the expiry of a key arrives as an event.
 
     The key's name does not have the form of a trigger key, so listeners ignore it. It expires even
     if this check fails.

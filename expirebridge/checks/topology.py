@@ -26,7 +26,7 @@ _LOOK = "redis-cli --cluster check HOST:PORT"
 
 
 def check_cluster(cluster: Cluster, layout: PartitionLayout) -> Finding:
-    """Who serves what. It asks the nodes, and raises nothing."""
+    """The owners of slots, as the nodes report them. Raises nothing."""
     try:
         known = cluster.look()
         homes = {prefix: cluster.find(slot_of(prefix)) for prefix in layout.prefixes()}
@@ -52,7 +52,7 @@ def check_cluster(cluster: Cluster, layout: PartitionLayout) -> Finding:
 
 
 def check_coverage() -> Steps[Finding]:
-    """Whether a node goes on although other slots have none."""
+    """Check whether a node goes on although other slots have none."""
     found = yield from setting("cluster-require-full-coverage")
     if found is None:
         return limit("coverage", "cluster-require-full-coverage is not known: it should be no")
@@ -67,7 +67,7 @@ def check_coverage() -> Steps[Finding]:
 
 
 def check_isolation() -> Steps[Finding]:
-    """Whether a primary that is cut off from the others, and is replaced, takes writes."""
+    """Check whether a primary that is cut off from the others, and is replaced, takes writes."""
     info: dict[str, Any] = yield from command("INFO", "replication")
     if not int(info.get("connected_slaves", 0)):
         return ok("failover", "nothing takes over from a primary without a replica")
@@ -121,7 +121,7 @@ def check_sentinels(sentinels: Sentinels) -> Finding:
 
 
 def check_failover() -> Steps[Finding]:
-    """Whether a replica could take over, and whether the primary that it replaces takes writes."""
+    """Check whether a replica could take over, and whether its old primary would take writes."""
     info: dict[str, Any] = yield from command("INFO", "replication")
     replicas = int(info.get("connected_slaves", 0))
     if not replicas:
@@ -149,7 +149,7 @@ _TRIGGER_KEYS = r"*:\?*\?*"
 
 
 def check_partitions(lease: float) -> Steps[list[Finding]]:
-    """Whether each partition answers, and knows the same number of them; what waits in each."""
+    """Check that partitions answer and agree on their number, and report what waits in each."""
     if (yield from PARTITIONS) == 1:
         return []
     try:
@@ -158,7 +158,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
         return [
             error(
                 "partitions",
-                f"not all partitions have the same number of sisters: {differ}",
+                f"partitions disagree about how many there are: {differ}",
                 "expirebridge partitions show; do the nodes belong to two clusters, or does one "
                 "hold the data of another database?",
             )
@@ -178,7 +178,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
 
 
 def named(findings: list[Finding], node: object) -> list[Finding]:
-    """What is wrong at another node of a cluster, under its name."""
+    """The problems of another node of a cluster, with its name."""
     return [
         replace(one, message=f"{node}: {one.message}")
         for one in findings
@@ -187,7 +187,7 @@ def named(findings: list[Finding], node: object) -> list[Finding]:
 
 
 def check_misplaced(nodes: Mapping[str, redis.Redis], layout: PartitionLayout) -> Finding:
-    """Whether a node holds trigger keys whose tag is wrong, or missing. It walks over all keys."""
+    """Check whether a node holds trigger keys with a wrong tag, or none. It scans all keys."""
     found = list[TriggerKey]()
     silent = []
     for node, client in nodes.items():

@@ -31,7 +31,7 @@ _LISTEN = "expirebridge listen --tasks FOLDER"
 
 
 def check_listeners(health: Health, *, here: bool = False) -> Finding:
-    """Whether a listener beats; with `here`, whether one does on this machine."""
+    """Check whether a listener beats; with `here`, whether one does on this machine."""
     beating = len(health.listeners)
     if here and beating:
         host, count = socket.gethostname(), len(_asked_for(health, here=True))
@@ -49,7 +49,7 @@ def check_listeners(health: Health, *, here: bool = False) -> Finding:
 def check_subscriptions(
     database: Database, doorbell: Doorbells, health: Health, *, here: bool = False
 ) -> Steps[Finding]:
-    """Whether all listeners are subscribed to each doorbell, and at least one to key events.
+    """Check whether all listeners are subscribed to each doorbell, and at least one to key events.
 
     Each server is asked that has a partition; those that do not answer are left out. With
     `Doorbells.CLOCK` no listener needs key events. A server only counts its subscribers. So with
@@ -85,7 +85,7 @@ def check_subscriptions(
 
 
 def check_overdue(health: Health, limit: float) -> Finding:
-    """Whether due tasks start within `limit` seconds."""
+    """Check whether due tasks start within `limit` seconds."""
     if health.overdue and health.waited > limit:
         return warning(
             "overdue",
@@ -97,7 +97,7 @@ def check_overdue(health: Health, limit: float) -> Finding:
 
 
 def check_functions(lease: float) -> Steps[Finding]:
-    """Whether tasks wait because no listener knows their function, or will when they are due.
+    """Check whether tasks wait because no listener knows their function, or will when they are due.
 
     The first is what listeners found that claimed such tasks. For the second, the functions of the
     tasks that come next are held against what the listeners know that beat within `lease` seconds.
@@ -135,7 +135,7 @@ def check_functions(lease: float) -> Steps[Finding]:
 
 
 def check_series(lease: float) -> Steps[Finding | None]:
-    """Whether series make their ticks, and somebody declares those that handlers did declare.
+    """Check whether series make their ticks, and somebody declares those that handlers did declare.
 
     None if there is no series. Only the first thousand are looked at.
     """
@@ -175,7 +175,7 @@ def check_series(lease: float) -> Steps[Finding | None]:
 
 
 def _never_ran(series: Series, now: int) -> bool:
-    """Whether no tick ever began, although one was due long enough ago to have been retaken."""
+    """True if no tick ever began, although one was due long enough ago to have been retaken."""
     if series.last is not None or series.paused is not None or series.created is None:
         return False
     first = series.coming(1, series.created)
@@ -183,7 +183,7 @@ def _never_ran(series: Series, now: int) -> bool:
 
 
 def _scope(examined: int) -> str:
-    """Which tasks were looked at, unless it was all of them."""
+    """The part of the tasks that was examined, unless it was all."""
     return "" if examined < _SAMPLE else f" among the {_SAMPLE:,} that are due first"
 
 
@@ -313,14 +313,14 @@ def of_move(counts: Counts) -> Finding | None:
 
 
 def check_others_data(layout: PartitionLayout) -> Steps[Finding]:
-    """Whether a server also holds other data: in a cluster, each node has keys of its own."""
+    """Check whether a server also holds other data: in a cluster, each node has keys of its own."""
     _, names = yield from reconciling.walk(BEGINNING, SAMPLE)
     alien = sum(not _is_ours(name, layout) for name in names)
     return other_data(alien) if alien else ok("data", "no other data")
 
 
 def check_overwritten(layout: PartitionLayout) -> Steps[list[Finding]]:
-    """Whether another client overwrote keys of ours, in each partition that answers."""
+    """Check whether another client overwrote keys of ours, in each partition that answers."""
     names = list[str]()
     for number in range(layout.count):
         found = yield from at_if_available(inspection.find_overwritten(), number, fail_fast=True)
@@ -329,7 +329,7 @@ def check_overwritten(layout: PartitionLayout) -> Steps[list[Finding]]:
 
 
 def overwritten(names: list[str]) -> Finding:
-    """What is reported of keys of ours in whose place another client put something else."""
+    """The finding about our keys that another client overwrote."""
     return error(
         "data",
         f"another client overwrote {first_of(names)}: what needs that fails",
@@ -338,7 +338,7 @@ def overwritten(names: list[str]) -> Finding:
 
 
 def _is_ours(name: bytes, layout: PartitionLayout) -> bool:
-    """Whether a key is of any partition, or looks like a task's: those are looked for apart."""
+    """True if a key is of any partition, or looks like a task's: those are looked for apart."""
     prefix = layout.prefix.encode() + b":"
     tag, _, rest = name.partition(b"}")
     if name.startswith(prefix) or (tag.startswith(b"{") and rest.startswith(prefix)):
@@ -355,7 +355,7 @@ _NONE = ""
 
 
 def check_library(found: dict[str, str | None]) -> list[Finding]:
-    """Whether the servers that were asked have the same functions as this version, or none has any.
+    """Check that the given servers have the functions of this version, or that none has any.
 
     `found` is the version at each, by its address: "" without functions, None if it cannot have
     any. The address of a server that is the only one is "".

@@ -158,7 +158,7 @@ def _signed(arguments: Arguments | None) -> str:
 
 
 def _not_seen(spots: Iterable[BlindSpot], scope: Scope) -> Iterator[str]:
-    """What the comparison cannot tell, or did not look at."""
+    """The limits of the comparison: what it cannot decide, or did not examine."""
     yield "not compared: types and values of arguments"
     if scope.later:
         yield f"not compared: {scope.later:,} due later"

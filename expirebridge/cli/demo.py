@@ -37,13 +37,13 @@ class DemoKind:
     about: str
     id: str
     due: float
-    """When its last attempt is expected, in seconds since 1970."""
+    """The expected time of its last attempt, in seconds since 1970."""
     attempts: int = 1
-    """How many attempts are expected. 0: it must not run."""
+    """The number of attempts expected. 0: it must not run."""
     runs: list[dict[str, float]] = field(default_factory=list)
 
     def fault(self) -> str | None:
-        """What went wrong, if anything did."""
+        """The failure, if there was one."""
         if len(self.runs) != self.attempts:
             return f"ran {len(self.runs)} times instead of {self.attempts}"
         if any(run["started"] < run["due"] for run in self.runs):

@@ -120,7 +120,7 @@ def check(
 
 
 def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Finding]:
-    """What is found of the ledger, if the settings name one."""
+    """The findings about the ledger, if the settings name one."""
     if settings.ledger is None:
         return []
     with extra_is_there():

@@ -24,7 +24,7 @@ group = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of the request at one server."""
+    """The result of the request at one server."""
 
     node: str
     """The address of a node; "" if the URL names no cluster."""
@@ -32,7 +32,7 @@ class Loaded:
 
     @property
     def summary(self) -> str:
-        """What was done, or why not, as a sentence."""
+        """The result or the failure, as a sentence."""
         told = str(self.result) if isinstance(self.result, ServerError) else summary(self.result)
         return f"{self.node}: {told}" if self.node else told
 
@@ -62,7 +62,7 @@ def _load_at(store: Store, *, replace: bool) -> Loading | ServerError:
 
 
 def summary(loading: Loading) -> str:
-    """What was done, as a sentence."""
+    """The result as a sentence."""
     mine = function_library.version()
     match loading.result:
         case LoadResult.LOADED | LoadResult.SAME:
@@ -84,7 +84,7 @@ def summary(loading: Loading) -> str:
 
 
 def is_newer(result: Loading | ServerError) -> bool:
-    """Whether the functions of a newer version were left in place."""
+    """True if the functions of a newer version were left in place."""
     return isinstance(result, Loading) and result.result is LoadResult.NEWER
 
 

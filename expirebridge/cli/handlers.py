@@ -25,7 +25,7 @@ from expirebridge.model.policies import Delays
 from expirebridge.settings import Settings
 from expirebridge.store.commands.fleet import Fleet, read_fleet
 
-# What `handlers --fleet` prints: which code each listener runs, and what that code knows.
+# The output of `handlers --fleet`: the code that each listener runs, and its functions.
 
 
 def print_fleet(settings: Settings, *, as_json: bool) -> None:

@@ -63,7 +63,7 @@ EXPIREBRIDGE_URL=redis://localhost:6379/1
 #EXPIREBRIDGE_LEDGER=postgresql+psycopg://app:PASSWORD@localhost/app
 """
 SECRET = 0o600
-"""Who may read the file of the environment: its owner."""
+"""Permissions of the environment file: only its owner reads it."""
 
 COMPOSE = """# docker compose up
 #

@@ -73,7 +73,7 @@ PANELS = {
         "functions": "functions.group",
     },
 }
-"""Where each command is, or each group of commands, by its heading in the help, in that order."""
+"""The module and name of each command or group, by its heading, in the order of the help."""
 COMMANDS = {word: place for places in PANELS.values() for word, place in places.items()}
 
 

@@ -130,7 +130,7 @@ def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before many tasks are changed. In a pipe nobody can answer: there --yes is required."""
+    """Ask before many tasks are changed. A pipe has no answer: there --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -140,7 +140,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 class IfExists(StrEnum):
-    """What `make` does when an unfinished task has the id."""
+    """The choices of `make` when an unfinished task has the id."""
 
     REJECT = "reject"
     KEEP = "keep"
@@ -149,7 +149,7 @@ class IfExists(StrEnum):
 
 
 class OnUnknown(StrEnum):
-    """What `make` and `watch` do when no listener knows the function."""
+    """The choices of `make` and `watch` when no listener has the function."""
 
     OFF = "off"
     WARN = "warn"
@@ -185,7 +185,7 @@ def _parse_time(text: str, name: str) -> datetime:
     return moment
 
 
-# What the commands of the ledger share: their options, and the way to its database.
+# Shared by the commands of the ledger: their options, and the connection to its database.
 
 LedgerUrl = Annotated[
     str | None,

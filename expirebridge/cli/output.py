@@ -43,7 +43,7 @@ def end(error: Exception | None, code: int) -> None:
 
 
 def leave(code: int) -> None:
-    """End the process, although a thread may still run a handler that nobody can stop."""
+    """End the process, even if a thread still runs a handler that cannot be stopped."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BrokenPipeError):
@@ -168,7 +168,7 @@ def print_listing_json(listing: Listing) -> None:
 
 
 def numbers_of(counts: Counts) -> dict[str, Any]:
-    """The counts as data; a move stands there if there is one."""
+    """The counts as data, with the move if there is one."""
     numbers = asdict(counts)
     del numbers["left_out"]
     if counts.moving is None:
@@ -177,13 +177,13 @@ def numbers_of(counts: Counts) -> dict[str, Any]:
 
 
 def left_out_as_data(left_out: Iterable[LeftOut]) -> dict[str, Any]:
-    """What an answer leaves out, as a field of JSON; none if it leaves out nothing."""
+    """The partitions that an answer leaves out, as a field of JSON, if there are any."""
     found = [asdict(one) for one in left_out]
     return {"left_out": found} if found else {}
 
 
 def warn_of(left_out: Iterable[LeftOut]) -> None:
-    """Say on stderr what an answer leaves out."""
+    """Print the partitions that an answer leaves out, on stderr."""
     for text in texts_of(left_out):
         sys.stderr.write(f"left out: {text}\n")
 
@@ -246,7 +246,7 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
 
 
 def _happened(entry: HistoryEntry) -> str:
-    """One thing that happened to a task, as a line."""
+    """An entry of a task's history, as a line."""
     parts = [entry.what]
     if entry.attempt:
         parts.append(f"attempt {entry.attempt}")

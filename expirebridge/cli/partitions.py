@@ -77,7 +77,7 @@ def _shown(value: object) -> str:
 
 
 def _row(layout: PartitionLayout, number: int, counts: Counts) -> dict[str, Any]:
-    """What is shown of a partition; nothing is counted in one that cannot be asked."""
+    """The row of a partition, without counts if it cannot be asked."""
     served = counts.left_out[0].why if counts.left_out else "served"
     numbers = {name: None if counts.left_out else getattr(counts, name) for name in COUNTED}
     return {"partition": number, "tag": layout.slot_of(number), "is": served} | numbers

@@ -61,11 +61,11 @@ class AllSeries:
 
     @property
     def has_ledger(self) -> bool:
-        """Whether one is named."""
+        """True if one is named."""
         return self._settings.ledger is not None
 
     def lacks_ledger(self) -> bool:
-        """Whether none is named, although this database of Redis belongs to one."""
+        """True if none is named, although this database of Redis belongs to one."""
         if self.has_ledger:
             return False
         with closing(store_of(self._settings)) as store:
@@ -92,12 +92,12 @@ class AllSeries:
         )  # fmt: skip
 
     def pause(self, id: str) -> Change:
-        """Let a series make no ticks."""
+        """Pause a series: it makes no ticks."""
         found = self._in_ledger(lambda ledger, at: ledger.pause_series(at, id))
         return found if _is_there(found) else self._bridge.pause_series(id)
 
     def resume(self, id: str) -> Change:
-        """Let a paused series go on."""
+        """Resume a paused series."""
         found = self._in_ledger(lambda ledger, at: ledger.resume_series(at, id))
         return found if _is_there(found) else self._bridge.resume_series(id)
 
@@ -112,7 +112,7 @@ class AllSeries:
         return found if _is_there(found) else self._bridge.unschedule(id)
 
     def _in_ledger(self, call: "Callable[[Ledger, Connection], Any]") -> Any:
-        """What a call of the ledger answers, in a transaction of its own; None without a ledger."""
+        """Call the ledger in a transaction of its own; return its answer, or None without one."""
         if not self.has_ledger:
             return None
         with extra_is_there():

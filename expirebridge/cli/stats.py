@@ -47,7 +47,7 @@ class DatabaseFigures:
     running: list[Task]
     recent: RecentTasks
     partitions: list[Counts]
-    """What each holds, if there are several."""
+    """The counts of each, if there are several."""
     left_out: tuple[LeftOut, ...]
 
 
@@ -181,7 +181,7 @@ def _functions(figures: DatabaseFigures) -> RenderableType:
 
 
 def _screen(figures: DatabaseFigures, server: str) -> RenderableType:
-    """What `top` shows."""
+    """The screen of `top`."""
 
     def titled(title: str, rows: Sequence[tuple[str, ...]], *columns: str) -> list[RenderableType]:
         shown = table_of(columns, rows) if rows else Text("none", style="dim")

@@ -21,7 +21,7 @@ SLOTS = 16384
 FEWEST = 3
 """Primaries of the smallest cluster whose majority outlives one of them."""
 BUS = 10_000
-"""How far above its port a node has another one, for the other nodes."""
+"""The distance from a node's port to its second one, for the other nodes."""
 _CHOICE = (10_000, 22_000)
 """Among which the first port is chosen: systems take those of outgoing connections from above."""
 _PATIENCE = 30.0
@@ -133,12 +133,12 @@ class EmbeddedCluster:
             shutil.rmtree(node.directory, ignore_errors=True)
 
     def ask(self, node: EmbeddedServer, *words: str | int) -> Any:
-        """What a node answers to a command. Raises a RedisError."""
+        """Send a command to a node and return its reply. Raises a RedisError."""
         once = Retry(NoBackoff(), 0)
         with redis.Redis(host=HOST, port=node.port, socket_timeout=10, retry=once) as client:
             return client.execute_command(*words)
 
-    # What must be free
+    # Ports that must be free
 
     def _check_directory(self) -> None:
         if self.directory is None or not self.directory.is_dir():
@@ -164,7 +164,7 @@ class EmbeddedCluster:
     # Making it
 
     def _is_made(self) -> bool:
-        """Whether every node knows the others, and who serves each slot."""
+        """True if every node knows the others, and who serves each slot."""
         return all(
             state["cluster_known_nodes"] == str(len(self.nodes))
             and state["cluster_slots_assigned"] == str(SLOTS)
@@ -209,7 +209,7 @@ class EmbeddedCluster:
         return link == "up"
 
     def _view(self, node: EmbeddedServer) -> frozenset[tuple[str, ...]]:
-        """Who a node thinks is in the cluster: id, role, primary and slots. Empty: not yet sure."""
+        """The members as a node sees them: id, role, primary and slots. Empty: not yet sure."""
         view = set()
         for line in self.ask(node, "CLUSTER", "NODES").decode().splitlines():
             id, _, flags, primary, _, _, _, link, *slots = line.split()

@@ -52,7 +52,7 @@ class _Watch:
 
     def __init__(self, pid: int, directory: Path | None) -> None:
         words = [self._REMOVES, str(pid), str(directory)] if directory else [self._ENDS, str(pid)]
-        # It reads from a pipe to which nobody can write once we are gone.
+        # It reads from a pipe that is closed when this process ends.
         self._process = subprocess.Popen(  # noqa: S603 - our words
             ["/bin/sh", "-c", *words],
             stdin=subprocess.PIPE,

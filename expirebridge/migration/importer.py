@@ -21,7 +21,7 @@ class ImportedSeries:
 
     spec: SeriesSpec
     made: int
-    """When it was made, in ms: intervals count from there."""
+    """The time it was made, in ms: intervals count from there."""
     paused: bool
 
 

@@ -72,7 +72,7 @@ class Migrator:
         self._stop = threading.Event()
         self.moved = Moved()
         self.has_listeners = True
-        """Whether the old database has live listeners, as of the last batch."""
+        """True if the old database has live listeners, as of the last batch."""
 
     def stop(self) -> None:
         """Let `run` return when the batch in transit has arrived."""

@@ -39,7 +39,7 @@ _SOONEST_PAUSED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A task that is to be made, and perhaps paused."""
+    """A task to make, and whether it is paused."""
 
     task: NewTask
     paused: bool
@@ -169,14 +169,14 @@ def _key(name: str, func: str, args: bytes) -> str:
     return name
 
 
-# The lines that export wrote, read in chunks; how far an import came is noted beside the file.
+# Reading lines in chunks. The progress of an import is stored beside its file.
 
 CHUNK_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far the lines were read: so many bytes, and so many lines."""
+    """A position in the file: the bytes and the lines read so far."""
 
     offset: int = 0
     line: int = 0
@@ -223,63 +223,63 @@ def _add(chunk: ImportChunk, line: bytes, number: int) -> None:
 
 @dataclass(frozen=True)
 class ImportPosition:
-    """Beside a file, how many of its bytes were imported, and where to."""
+    """The progress of an import, stored beside its file."""
 
     path: Path
-    of_what: str
+    identity: str
     """The server, and the file as it was: another server, or a newer file, starts over."""
 
     @classmethod
     def of(cls, file: Path, settings: Settings) -> "ImportPosition | None":
-        """The place of a file; what comes through a pipe has none."""
+        """The position of a file; a pipe has none."""
         if not file.is_file():
             return None
         status = file.stat()
         where = f"{safe_url(settings.url)} {settings.prefix}"
-        of_what = f"{where} {status.st_size} {status.st_mtime_ns}"
-        return cls(file.with_name(f"{file.name}.imported"), of_what)
+        identity = f"{where} {status.st_size} {status.st_mtime_ns}"
+        return cls(file.with_name(f"{file.name}.imported"), identity)
 
     def reached(self) -> Position:
-        """Where to go on."""
+        """The position from which an import continues."""
         if not self.path.exists():
             return Position()
-        offset, line, of_what = self.path.read_text().split(" ", 2)
-        return Position(int(offset), int(line)) if of_what == self.of_what else Position()
+        offset, line, identity = self.path.read_text().split(" ", 2)
+        return Position(int(offset), int(line)) if identity == self.identity else Position()
 
-    def note(self, position: Position) -> None:
-        """Note it whole or not at all."""
+    def store(self, position: Position) -> None:
+        """Store the position atomically."""
         new = self.path.with_name(f"{self.path.name}.new")
-        new.write_text(f"{position.offset} {position.line} {self.of_what}")
+        new.write_text(f"{position.offset} {position.line} {self.identity}")
         new.replace(self.path)
 
 
 @contextmanager
-def read(file: Path, place: ImportPosition | None) -> Iterator[ImportInput]:
+def read(file: Path, position: ImportPosition | None) -> Iterator[ImportInput]:
     """The lines that are still to be imported. Those of a file are all checked before.
 
     Raises InvalidTask for a line that is none, InvalidSetting for a file that cannot be read.
     """
-    if place is None:
-        follows = "mend it and import all again: tasks that are known are kept"
-        with _what_follows(follows), _open(file) as piped:
+    if position is None:
+        consequence = "fix it and import all again: tasks that are known are kept"
+        with _with_consequence(consequence), _open(file) as piped:
             yield ImportInput(LineReader(piped, Position()).chunks(), None)
         return
-    start = place.reached()
+    start = position.reached()
     with _open(file) as opened:
         opened.seek(start.offset)
-        with _what_follows("nothing was imported"):
+        with _with_consequence("nothing was imported"):
             for _ in LineReader(opened, start).chunks():
                 pass
         opened.seek(start.offset)
-        chunks = _noting(LineReader(opened, start), place)
+        chunks = _noting(LineReader(opened, start), position)
         yield ImportInput(chunks, file.stat().st_size, begun=start.offset)
 
 
-def _noting(source: LineReader, place: ImportPosition) -> Iterator[ImportChunk]:
-    """The chunks; when the next one is asked for, it is noted that the last one is imported."""
+def _noting(source: LineReader, position: ImportPosition) -> Iterator[ImportChunk]:
+    """The chunks. The position is stored when the next one is asked for."""
     for chunk in source.chunks():
         yield chunk
-        place.note(source.position)
+        position.store(source.position)
 
 
 def _open(file: Path) -> BinaryIO:
@@ -292,9 +292,9 @@ def _open(file: Path) -> BinaryIO:
 
 
 @contextmanager
-def _what_follows(said: str) -> Iterator[None]:
-    """Say after a bad line what it means for the others."""
+def _with_consequence(consequence: str) -> Iterator[None]:
+    """Add the consequence for the other lines to the error of a bad one."""
     try:
         yield
     except InvalidTask as error:
-        raise InvalidTask(f"{error}; {said}") from None
+        raise InvalidTask(f"{error}; {consequence}") from None

@@ -43,7 +43,7 @@ from expirebridge.model.task import running_task
 OWN = "expirebridge"
 """The logger of all that expirebridge logs."""
 TASK_FIELDS = ("task", "func", "attempt")
-# What every record has; the rest is what its logger was given as `extra`.
+# The attributes of every record; all others were passed to its logger as `extra`.
 _COMMON = {*vars(logging.makeLogRecord({})), *TASK_FIELDS, "message", "asctime", "taskName"}
 
 
@@ -56,7 +56,7 @@ class TaskFields(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Note which task is running here, if one is."""
+        """Add the running task, if there is one."""
         task = running_task.get(None)
         if task is not None:
             record.task, record.func, record.attempt = task.id, task.func, task.attempt
@@ -136,7 +136,7 @@ def _task_in_brackets(record: logging.LogRecord) -> str:
 
 
 def _extra(record: logging.LogRecord) -> Iterator[tuple[str, orjson.Fragment]]:
-    """What the call that logged it passed as `extra`: values of any kind, as JSON."""
+    """The values that were passed as `extra`, of any kind, as JSON."""
     for name, value in vars(record).items():
         if name not in _COMMON:
             yield _text(name), _json(value)
@@ -166,7 +166,7 @@ _LEVELS = {
     End.REFUSED: logging.WARNING,
 }
 _CHATTY = ("asyncio", "redis")
-"""What a listener is made of: who debugs handlers does not want its lines at the level debug."""
+"""The listener's own loggers, whose debug lines would hide those of handlers."""
 
 
 class LogFormat(StrEnum):

@@ -34,7 +34,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         self._ends: dict[socket.socket, float] = {}
-        """When each connection is closed at the latest."""
+        """The deadline of each connection."""
         self._lock = threading.Lock()
         super().__init__((str(address[0]), port), _Request)
         self.set_app(app)
@@ -44,7 +44,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         threading.Thread(target=self.serve_forever, name="metrics", daemon=True).start()
 
     def give(self, connection: socket.socket, seconds: float) -> None:
-        """Let a connection last so long from now on."""
+        """Set the deadline of a connection to so many seconds from now."""
         with self._lock:
             self._ends[connection] = time.monotonic() + seconds
 

@@ -24,7 +24,7 @@ logger = logging.getLogger("expirebridge")
 
 _STOP = {signal.SIGTERM, signal.SIGINT}
 _PASSED_ON = {signal.SIGUSR1, signal.SIGUSR2}
-"""What handlers' modules may listen for, as faulthandler does."""
+"""Signals that handlers' modules may use, as faulthandler does."""
 _HEARD = (*_STOP, *_PASSED_ON, signal.SIGTSTP, signal.SIGCONT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -41,13 +41,13 @@ class Supervisor:
         self._workers = [Worker(number, self._selector) for number in range(1, count + 1)]
         self._stops_within = grace + ENDS_WITHIN
         self._are_started = False
-        """Whether all have been started, which waits for the first to be ready."""
+        """True if all have been started, which waits for the first to be ready."""
         self._is_stopping = False
         self._replaces_since: float | None = None
-        """When SIGHUP came, if some workers were started before that and are to be replaced."""
+        """The time of SIGHUP, if some workers are older and are to be replaced."""
         self._has_terminal = _find_terminal()
         self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-        """Whether it ends when its terminal is closed: not under nohup."""
+        """True if it ends when its terminal is closed: not under nohup."""
 
     def run(self) -> int:
         """Run them until a signal asks for the end; return the worst of their exit codes.
@@ -92,7 +92,7 @@ class Supervisor:
                     signal.signal(number, handler)
 
     def _wait(self, wakes: socket.socket) -> bytes:
-        """Wait until there is something to do, and hear the workers; return signals' numbers."""
+        """Wait until there is something to do, and read the workers' messages; return signals."""
         moments = [each.killed_at for each in self._workers]
         if not self._is_stopping:
             moments += [each.starts_at for each in self._workers]
@@ -106,7 +106,7 @@ class Supervisor:
         except BlockingIOError:
             return b""
 
-    # What signals ask for
+    # Signals
 
     def _take_signals(self, numbers: Iterable[int]) -> None:
         for number in map(signal.Signals, numbers):
@@ -122,7 +122,7 @@ class Supervisor:
                     worker.signal(number)
 
     def _hang_up(self) -> None:
-        """SIGHUP: somebody asks for new workers, or the terminal was closed where this started."""
+        """SIGHUP: a request for new workers, or the terminal where this started was closed."""
         if not self._has_terminal or _find_terminal():
             self._replace()
         elif self._ends_with_terminal:
@@ -150,7 +150,7 @@ class Supervisor:
         for worker in self._workers:
             worker.retry_now()
 
-    # What follows
+    # Consequences of signals and of ended workers
 
     def _take_ends(self) -> None:
         for worker in self._workers:
@@ -159,7 +159,7 @@ class Supervisor:
                 self._take_end(worker)
 
     def _take_end(self, worker: Worker) -> None:
-        """A worker ended, and nobody had asked for it, or with an error."""
+        """A worker ended without a request, or with an error."""
         if not worker.was_ready and 0 < worker.code < 128:
             self._stop()
             return
@@ -198,7 +198,7 @@ class Supervisor:
 
 
 def _find_terminal() -> bool:
-    """Whether this process has a terminal that can send it signals."""
+    """True if this process has a terminal that can send it signals."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

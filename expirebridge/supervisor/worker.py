@@ -30,27 +30,27 @@ class Worker:
         self._channel: socket.socket | None = None
         self._ready_at: float | None = None
         self._died_young = 0
-        """How many processes in a row did."""
+        """The number of processes in a row that did."""
         self.was_ready = False
-        """Whether any process of it was ready."""
+        """True if any process of it was ready."""
         self.started_at = 0.0
         self.starts_at: float | None = None
-        """When its next process is to start, if that is known."""
+        """The start time of its next process, if that is known."""
         self.killed_at: float | None = None
-        """When its process is killed, if that was asked to stop."""
+        """The time at which its process is killed, if it was asked to stop."""
         self._is_suspended = False
-        """Whether its process, and each that follows, is to claim nothing."""
+        """True if its process, and each that follows, is to claim nothing."""
         self.code = 0
-        """How its last process ended: the exit code, or 128 and the number of a signal."""
+        """The end of its last process: the exit code, or 128 plus the number of a signal."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has a process."""
+        """True if it has a process."""
         return self._process is not None
 
     @property
     def is_ready(self) -> bool:
-        """Whether its process hears doorbells, and was not asked to stop."""
+        """True if its process receives doorbells, and was not asked to stop."""
         return self._ready_at is not None and self.killed_at is None
 
     def start(self) -> None:
@@ -128,7 +128,7 @@ class Worker:
             )  # fmt: skip
 
     def has_ended(self) -> bool:
-        """Whether its process has ended since this was last asked. When the next one starts is
+        """True if its process has ended since this was last asked. When the next one starts is
         decided then.
         """
         ended = self._process.poll() if self._process is not None else None

@@ -1,4 +1,4 @@
-"""What a handler that is called alone does to its row, and what the row then says of it."""
+"""Runs a handler by itself with its row of the ledger, and returns the row's view of it."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ from expirebridge.testing.rows import seen_after
 
 
 def version_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
-    """What a claim would have found in this row; nothing is sent without an `id`.
+    """The version that a claim would find in this row; nothing is sent without an `id`.
 
     Raises InvalidTask for what is no transaction.
     """
@@ -38,7 +38,7 @@ def complete(session: Transaction, ledger: str, id: str, version: RowVersion, at
 async def outcome_after(
     session: Transaction, ledger: str, version: RowVersion | None, attempt: Attempt
 ) -> AttemptOutcome | None:
-    """What a listener concludes from the row, after an attempt failed that completed it in this
+    """The listener's conclusion from the row, after an attempt failed that completed it in this
     session; None if the row says nothing, or cannot be read."""
     try:
         with seen_after(session) as (transactions, awaits):

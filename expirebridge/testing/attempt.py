@@ -24,18 +24,18 @@ class Ran:
     task: Task
     """The task as its handler saw it: `id`, `args`, `kwargs`, `attempt`, `due`, `tags`."""
     at: datetime
-    """When it was claimed, on the server's clock, which the test moved."""
+    """The time of its claim, on the server's clock, which the test moved."""
     end: End
     """`succeeded`, `retry`, `failed`, `snoozed`; `released` if it waits again without an attempt
     being used: it was too late, or nobody knows its function."""
     delay: float | None
     """Seconds until it is due again, if it is: by its retry policy, `Retry` or `Snooze`."""
     result: Any
-    """What the handler returned, as JSON keeps it."""
+    """The handler's result, as JSON keeps it."""
     reason: str
     """Why it did not succeed, with a traceback if the handler raised."""
     error: BaseException | None
-    """What the handler raised, if that is why: not `Retry`, `Snooze` or `Discard`."""
+    """The handler's exception, if it failed for that: not `Retry`, `Snooze` or `Discard`."""
     took: float
     """Seconds that the handler took."""
 

@@ -58,7 +58,7 @@ class Clock(MadeCalls):
         self._loop = OwnLoop()
         self._travelling = False
         self.url = ""
-        """Where its database is."""
+        """The URL of its database."""
         self.bridge: Bridge
         """Makes, finds and steers tasks there."""
 

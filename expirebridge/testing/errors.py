@@ -8,7 +8,7 @@ class TravelError(ExpirebridgeError):
 
 
 class NeverIdle(TravelError):
-    """More attempts were due than a test allows: some task goes on for ever."""
+    """More attempts were due than a test allows: some task repeats without end."""
 
 
 class TaskFailed(TravelError):

@@ -1,4 +1,4 @@
-"""What a test expects of the tasks that were made, and what to say if it is not so."""
+"""The expectations of a test about the tasks it made, and the messages if they fail."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ class TaskPattern:
     now: datetime
 
     def differences(self, task: Task) -> list[str]:
-        """What is otherwise in this task, in words; the function first."""
+        """The differences of this task, in words, the function first."""
         found = []
         if task.func != self.func:
             found.append(f"another function, {task.func}")
@@ -69,7 +69,7 @@ def find(wanted: TaskPattern, tasks: Iterable[Task]) -> list[Task]:
 def complaint(
     wanted: TaskPattern, tasks: Sequence[Task], found: Sequence[Task], asked: str, *, ledger: bool
 ) -> str:
-    """What to say if not as many tasks as asked for were found: what there is instead.
+    """The message if not as many tasks were found as were asked for: the tasks there are.
 
     `ledger`: whether the clock sees the rows of one.
     """

@@ -45,7 +45,7 @@ class Handlers:
         return handler
 
     def name_of(self, func: Func) -> str:
-        """Its name; of a function that is nobody's handler, its module's name and its own."""
+        """Its name; for a function that is no handler, its module's name and its own."""
         if isinstance(func, str):
             return func
         for name, function in (self._functions or {}).items():

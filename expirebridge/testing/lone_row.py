@@ -30,7 +30,7 @@ class LoneRow:
         """Its handler is called whatever the row says."""
 
     def completer_for(self, attempt: "Attempt") -> Callable[[Transaction], None]:
-        """What completes the row in a transaction of its handler."""
+        """The function that completes the row in a transaction of its handler."""
         return partial(self._complete, attempt.claimed.attempt)
 
     def _complete(self, attempt: int, session: Transaction) -> None:
@@ -44,7 +44,7 @@ class LoneRow:
         alone.complete(session, self._ledger, self._id, self._version, attempt)
 
     async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
-        """What a listener records of an attempt that failed, by the row; what was raised stays."""
+        """The outcome that a listener records for a failed attempt, by the row; the error stays."""
         if self._session is None:
             return failed
         from expirebridge.testing import alone  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What was made in a test, and what the test expects of it."""
+"""The tasks that a test made, and the assertions about them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ class MadeCalls:
 
     @property
     def now(self) -> datetime:
-        """What the server's clock shows, which the test moved."""
+        """The server's time, which the test moved."""
         return from_ms(self._now_ms())
 
     def _now_ms(self) -> int:

@@ -68,7 +68,7 @@ def pytest_runtest_makereport(
 
 
 def _told_by(clock: object) -> str:
-    """What a clock tells; its server may be gone, which is no reason to lose the report."""
+    """The report of a clock, without its tasks if its server is gone."""
     try:
         return str(clock)
     except Exception as error:

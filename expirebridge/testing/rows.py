@@ -37,7 +37,7 @@ from expirebridge.store.commands.ledger import MAX_ROWS, read_ledger
 from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
 
-# Where the rows of a test are: in a database, or in a transaction that the test holds open.
+# The rows of a test: in a database, or in a transaction that the test holds open.
 
 
 @contextmanager
@@ -71,10 +71,10 @@ def transactions_of(source: object) -> Iterator[Transactions]:
 
 @contextmanager
 def seen_after(session: Transaction) -> Iterator[tuple[Transactions, bool]]:
-    """Where it shows what was committed in the session of a handler that has ended.
+    """A transaction that shows what the session of a finished handler committed.
 
-    That is another connection, unless the handler was in a transaction of the test. Also whether it
-    is one of asyncio.
+    It is on another connection, unless the handler was in a transaction of the test. The second
+    value says whether it is one of asyncio.
     """
     if isinstance(session, Session | scoped_session):
         bind = session.get_bind(clause=own_tables().task)
@@ -93,7 +93,7 @@ def seen_after(session: Transaction) -> Iterator[tuple[Transactions, bool]]:
 
 
 def commits(transactions: Transactions) -> bool:
-    """Whether what is written there stays when the test has ended."""
+    """True if what is written there stays when the test has ended."""
     if isinstance(transactions, DjangoTransaction):
         return transactions.commits
     return isinstance(transactions, Engine)
@@ -137,7 +137,7 @@ class OpenTransaction:
 
 
 class AwaitedTransaction(OpenTransaction):
-    """One of asyncio: whoever uses it is called by SQLAlchemy's `greenlet_spawn`."""
+    """One of asyncio, whose users are called by SQLAlchemy's `greenlet_spawn`."""
 
 
 def _begin_in_sqlite(connection: Connection) -> None:
@@ -178,7 +178,7 @@ class DjangoTransaction:
 
     @property
     def commits(self) -> bool:
-        """Whether the test is in no block of its own now."""
+        """True if the test is in no block of its own now."""
         return not self._wrapper.in_atomic_block
 
     @contextmanager
@@ -214,7 +214,7 @@ def _of_driver(source: Any) -> Iterator[Transactions]:
 
 
 def _lending(own: Any) -> Engine:
-    """An engine that knows only this connection of a driver."""
+    """An engine that has only this connection of a driver."""
     dialect = adapter_of(own, own_tables().task).dialect
     options: dict[str, Any] = {}
     if dialect.driver == "psycopg":
@@ -232,7 +232,7 @@ def _lending(own: Any) -> Engine:
 T = TypeVar("T")
 
 PLACE = Addresses(("test",), "test", "test")
-"""Where both sides of every test are, for a ledger."""
+"""The name of both sides of every test, for a ledger."""
 
 
 class _NotingRelayStore(RelayStore):
@@ -268,7 +268,7 @@ class Rows:
         self._source = source
         self._is_open = False
         self.awaits = isinstance(source, AwaitedTransaction)
-        """Whether the methods of this class are to be called by `run`, in an event loop."""
+        """True if the methods of this class are to be called by `run`, in an event loop."""
         self._keep = settings.keep_succeeded
         self._store = store
         place = PLACE._replace(partitions=database.layout.count)
@@ -337,14 +337,14 @@ class Rows:
         return next_due(self._source, own_tables(), self._relay_store.name)
 
     def _lost_passes(self) -> bool:
-        """Whether the test rolled back passes that its database has seen."""
+        """True if the test rolled back passes that its database has seen."""
         numbers, known = self._numbers(), self._store.run(read_ledger())
         if numbers is None:
             return bool(known.nonce)
         return bool(known.nonce) and (numbers.nonce != known.nonce or known.number > numbers.number)
 
     def _numbers(self) -> RelayState | None:
-        """What the ledger knows of passes. Raises TravelError if they are not those of tests."""
+        """The state of the relay in the ledger. Raises TravelError if they are not those of tests."""
         numbers = self._relay_store.read()
         if numbers is not None and Met.read(self._relay_store.met()).redis != PLACE.redis:
             raise TravelError(
@@ -366,11 +366,11 @@ class Rows:
         return outcome_by_row(attempt, RowVersion.read(attempt.claimed.ledger), row)
 
     async def look_after(self, attempt: Attempt, failed: AttemptOutcome) -> AttemptOutcome:
-        """What is to be recorded of an attempt that failed: its row may know better."""
+        """The outcome to record for an attempt that failed: its row may be newer."""
         return await self.look_up(attempt) or failed
 
     def completer_for(self, attempt: Attempt) -> Completer:
-        """What completes the task in a transaction of its handler."""
+        """The function that completes the task in a transaction of its handler."""
         claimed = attempt.claimed
         version = RowVersion.read(claimed.ledger) or RowVersion(0, 0)
         return Completer(

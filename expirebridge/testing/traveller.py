@@ -110,7 +110,7 @@ class Attempts:
         return attempt, conclusion
 
 
-# The ear: hears what plain commands did to keys, as a listener's subscription does.
+# Receives key events of plain commands, as a listener's subscription does.
 
 EDITED = "expire"
 """The event of every key whose end is set: to move the clock causes one for each key."""
@@ -118,7 +118,7 @@ PATIENCE = 5.0
 
 
 class Ear:
-    """Keeps what was heard until somebody takes it."""
+    """Keeps events until they are taken."""
 
     def __init__(self, client: redis.Redis, database: Database) -> None:
         self._channels = {database.events(kind).encode(): heard for kind, heard in HEARD.items()}
@@ -129,18 +129,18 @@ class Ear:
         self._read()
 
     def take(self) -> dict[bytes, EventKind]:
-        """What was last heard of each key since the last time; all of it has arrived."""
+        """The last event of each key since the previous call; all events have arrived."""
         self._read()
         heard, self._heard = self._heard, {}
         return heard
 
     def mute(self) -> None:
-        """Hear no edits from now on."""
+        """Ignore events from now on."""
         self._pubsub.unsubscribe(self._edits)
         self._read()
 
     def unmute(self) -> None:
-        """Hear edits again, from before the next time that something is taken."""
+        """Receive events again, before the next call of `take`."""
         self._pubsub.subscribe(self._edits)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Ear:
         raise ServerUnreachable(f"the server did not answer a PING within {PATIENCE:g} s")
 
 
-# Says which task goes on for ever.
+# Names the task that repeats without end.
 
 MOST_SHOWN = 3
 
@@ -255,7 +255,7 @@ class Traveller:
                     return self.ran[first:]
                 else:
                     await self._move(goal or claim.now_us // 1000)
-                    # What expired and was never looked at is noticed by a look.
+                    # An expired key that was not scanned yet is found by a scan.
                     self._store.run(_scan(self._settings))
                     arrived = True
 
@@ -275,7 +275,7 @@ class Traveller:
         self._store.run(declare(DECLARING, self._settings.lease, specs))
 
     async def sleep(self, goal: int) -> None:
-        """Let the time pass until that ms, with nobody there to hear or run anything."""
+        """Move the time to that ms, without a listener."""
         self._follow()
         await self._move(goal)
         self._ear.take()
@@ -300,7 +300,7 @@ class Traveller:
         self._follow()
         await self.exchange()
         nonce = new_nonce()
-        # What the server has seen of the ledger was compared just now.
+        # The server's state of the ledger was compared just now.
         gate = None if self.rows is None else 0
         return self._store.run(
             claiming.claim(nonce, self._settings, room=room, idle=True, gate=gate)
@@ -338,13 +338,13 @@ class Traveller:
 
 
 def _take_up(news: Collection[News], settings: Settings) -> Steps[None]:
-    """Take up what was heard of keys."""
+    """Reconcile the keys that had events."""
     if news:
         yield from _adopt((yield from sift(news)), settings)
 
 
 def _scan(settings: Settings) -> Steps[None]:
-    """Walk over all keys, for what was not heard of."""
+    """Scan all keys, for those without events."""
     pages = Pages(lambda cursor: reconciling.scan(cursor, STEP, settings))
     while page := (yield from pages.next()):
         hints = [hint_for(name, EventKind.LIVE) for name in page.found]

@@ -22,7 +22,7 @@ from expirebridge.store.commands import fleet
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import BULK_LIMIT, Search, SearchPage, find
 
-# What every action of a person goes through: its form, and the record of who did it.
+# Common to all actions: the form, and the record of the user who did it.
 
 logger = logging.getLogger("expirebridge")
 
@@ -91,7 +91,7 @@ class Choice:
     """The states of tasks for which it makes sense."""
     takes_time: bool = False
     grave: bool = False
-    """Whether it is hard to undo."""
+    """True if it is hard to undo."""
 
 
 _WAITING = frozenset({State.PENDING, State.PAUSED})
@@ -158,14 +158,14 @@ def actions_on(series: Series) -> dict[str, str]:
 
 
 class SeriesStore(Protocol):
-    """Where a series is: an AsyncBridge, or a ledger."""
+    """The owner of a series: an AsyncBridge, or a ledger."""
 
     async def pause_series(self, id: str) -> Change:
-        """Let a series make no ticks."""
+        """Pause a series: it makes no ticks."""
         ...
 
     async def resume_series(self, id: str) -> Change:
-        """Let a paused series go on."""
+        """Resume a paused series."""
         ...
 
     async def run_series(self, id: str) -> object | None:

@@ -1,4 +1,4 @@
-"""What all pages share: the source of the data, the templates, and the error pages."""
+"""Shared by all pages: the source of the data, the templates, and the error pages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,15 +32,15 @@ MAX_TEXT = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
-    """What all pages share."""
+    """The data source, settings and templates that all pages share."""
 
     bridge: AsyncBridge
     operations: Operations
-    """What the bridge can do, for readings that combine several calls."""
+    """The bridge's operations, for readings that combine several calls."""
     store: AsyncPartitions
     settings: Settings
     actions: bool
-    """Whether the pages can change anything."""
+    """True if the pages have actions."""
     redact: Redact
 
     async def now(self) -> datetime:
@@ -111,12 +111,12 @@ def _local(moment: datetime) -> Markup:
 
 
 def _relative(moment: datetime, now: datetime) -> Markup:
-    """How far a moment is from now; the open page keeps that up to date."""
+    """The distance of a moment from now, which the open page keeps up to date."""
     return Markup('<time data-ms="{}">{}</time>').format(to_ms(moment), distance(moment, now))
 
 
 def distance(moment: datetime, now: datetime) -> str:
-    """How far a moment is from now, in words: `in 2h 5m`, `3s ago`."""
+    """The distance of a moment from now, in words: `in 2h 5m`, `3s ago`."""
     seconds = (moment - now).total_seconds()
     words = human(abs(seconds)) if abs(seconds) >= 1 else "0s"
     return f"in {words}" if seconds > 0 else f"{words} ago"

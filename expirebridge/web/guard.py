@@ -21,12 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from expirebridge.errors import ExpirebridgeError, InvalidSetting
 
-# Who may use the dashboard: users with the right credentials, or users of this machine.
+# Access to the dashboard: by credentials, or from this machine only.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """Who may sign in: anyone with the token, or a user with a password.
+    """Secrets for signing in: a token, and users with passwords.
 
     A token is sent as `Authorization: Bearer`, or as the password of any user name, since that is
     what a browser can ask for. Raises InvalidSetting for an empty secret.
@@ -43,7 +43,7 @@ class Credentials:
             )
 
     def name_of(self, authorization: str) -> str | None:
-        """Who sends this header: a user's name, or "token". None if the credentials are wrong."""
+        """Return the user of this header, or "token"; None if the credentials are wrong."""
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "bearer" and self.token is not None:
             return "token" if _equal(value.strip(), self.token) else None
@@ -70,7 +70,7 @@ def _equal(given: str, secret: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server on this address."""
+    """True if only this machine can reach a server on this address."""
     if host == "localhost":
         return True
     try:
@@ -79,14 +79,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# Slows down attempts to guess passwords, and nothing else.
+# Throttles attempts to guess passwords.
 
 LONGEST_PAUSE = 8.0
 """Seconds."""
 MOST_WAITING = 5
-"""How many attempts of one address may wait at once; more are refused without a check."""
+"""Most attempts of one address that wait at once; others are refused without a check."""
 REMEMBERED_FOR = 600.0
-"""For how many seconds after its last failure an address is slowed down."""
+"""Seconds after its last failure for which an address is slowed down."""
 
 _MOST_SOURCES = 10_000
 _MOST_KNOWN = 1_000
@@ -98,7 +98,7 @@ class TooManyAttempts(ExpirebridgeError):
 
 @dataclass(slots=True)
 class _Source:
-    """What is known of an address."""
+    """The recent failures of an address, and its attempts that wait."""
 
     failures: int = 0
     failed_at: float = 0.0
@@ -130,7 +130,7 @@ class SignIns:
         self._sources: OrderedDict[str, _Source] = OrderedDict()
 
     async def name_of(self, authorization: str, address: str) -> str | None:
-        """Who sends this header; None if the credentials are wrong. Raises TooManyAttempts."""
+        """Return the user of this header; None if it is wrong. Raises TooManyAttempts."""
         if not authorization:
             return None  # a browser's first request, before it asks for a password
         digest = hashlib.sha256(authorization.encode()).digest()
@@ -163,7 +163,7 @@ class SignIns:
 
 
 def pause_after(failures: int) -> float:
-    """How many seconds an address waits after so many failures, at least one."""
+    """The seconds that an address waits after so many failures, at least one."""
     return min(0.5 * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE)
 
 
@@ -260,7 +260,7 @@ class Guard:
 
 
 def _from_own_page(headers: Headers) -> bool:
-    """Whether the Origin header names our own page. A request without it is refused.
+    """True if the Origin header names our own page. A request without it is refused.
 
     A proxy may have removed TLS, so both http and https count as ours.
     """

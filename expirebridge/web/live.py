@@ -17,7 +17,7 @@ from expirebridge.web.pages import task_values
 PAUSE = 2.0
 """Seconds between two readings."""
 MAX_STREAMS = 200
-"""How many open pages are kept up to date; others must be reloaded by hand."""
+"""Most open pages that are kept up to date; others must be reloaded by hand."""
 
 _DISTANCES = re.compile(r'(<time data-ms="-?\d+">)[^<]*')
 _Parts = Callable[[], Awaitable[dict[str, str]]]

@@ -1,4 +1,4 @@
-"""What the overview shows. It is read at intervals, however many people look at it."""
+"""Reads the figures of the overview, at intervals that do not depend on the number of viewers."""
 
 import asyncio
 import functools
@@ -22,7 +22,7 @@ from expirebridge.store.commands.inspection import FunctionSurvey, Health, LastB
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.context import PageContext
 
-# How many tasks are overdue, and how fast that changes.
+# The number of overdue tasks, and its rate of change.
 
 _WINDOW = 15.0
 """Seconds over which the change is measured."""
@@ -34,9 +34,9 @@ class Backlog:
 
     overdue: int
     waited: float
-    """How many seconds the first of them has waited."""
+    """Seconds for which the first of them has waited."""
     per_second: float | None
-    """How many tasks it grows by each second; negative: it drains. None: not known yet."""
+    """Tasks by which it grows each second; negative: it drains. None: not known yet."""
 
     def __str__(self) -> str:
         """A sentence about the backlog, and one about its change."""
@@ -55,7 +55,7 @@ class Backlog:
 
 
 class Readings:
-    """How many tasks were overdue at each look of the last seconds."""
+    """The number of overdue tasks in each reading of the last seconds."""
 
     def __init__(self) -> None:
         self._taken: deque[tuple[float, int]] = deque()
@@ -81,7 +81,7 @@ def _rate(per_second: float) -> str:
 
 T = TypeVar("T")
 Look = Callable[[], Awaitable[tuple[Finding, ...]]]
-"""Finds what is wrong elsewhere."""
+"""Returns the findings of another page."""
 
 PRESENT_FOR = 1.0
 """For how many seconds a reading of the present is shown to other viewers, too."""
@@ -105,12 +105,12 @@ class ListenerRow:
     name: str
     ago: float
     beats: bool
-    """Whether its last beat is at most a lease old."""
+    """True if its last beat is at most a lease old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentState:
-    """How things are now."""
+    """The present figures, listeners and alarms."""
 
     now: datetime | None = None
     counts: Counts | None = None
@@ -123,18 +123,18 @@ class CurrentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How things went recently, and what comes."""
+    """Charts of the recent past and of the coming hour."""
 
     coming: Chart | None = None
     throughput: Chart | None = None
     lateness: Chart | None = None
     functions: tuple[tuple[str, FunctionStatistics], ...] = ()
-    """How the recent tasks of each function did: the functions that failed most first."""
+    """Recent results of each function, those that failed most first."""
     alarms: tuple[Finding, ...] = ()
 
 
 class Overview:
-    """Reads both. A reading serves all viewers for some time, so more of them cost nothing."""
+    """Reads the present state and the charts. One reading serves all viewers for some seconds."""
 
     def __init__(self, site: PageContext, of_ledger: Look | None = None) -> None:
         self._site = site
@@ -181,7 +181,7 @@ class Overview:
         )
 
     async def course(self, query: Mapping[str, str]) -> Course:
-        """How things went in the span that is asked for, and what comes."""
+        """The charts of the span that the query names."""
         return await self._courses[span_in(query)]()
 
     async def _course(self, spans: int, minutes: int) -> Course:
@@ -224,7 +224,7 @@ class Overview:
         )
 
     async def _coming(self) -> Chart:
-        """How many tasks of the coming hour are due in each minute."""
+        """A chart of the tasks due in each minute of the coming hour."""
         start = to_ms(await self._site.now()) // _MINUTE
         edges = [(start + minute) * _MINUTE for minute in range(_HOUR + 1)]
         counts = await self._site.store.run(inspection.count_before(State.PENDING, edges))
@@ -244,7 +244,7 @@ def span_in(query: Mapping[str, str]) -> str:
 
 
 def _throughput(past: list[Span], minutes: int) -> Chart:
-    """How many attempts ended per minute, and how."""
+    """A chart of attempts that ended per minute, by result."""
     columns = [
         Column(
             at=span.at,
@@ -258,7 +258,7 @@ def _throughput(past: list[Span], minutes: int) -> Chart:
 
 
 def _lateness(past: list[Span], minutes: int) -> Chart:
-    """How late the attempts began."""
+    """A chart of the lateness of attempts."""
     columns = []
     for span in past:
         half, most = span.quantile(0.5), span.quantile(0.99)
@@ -300,7 +300,7 @@ def _row(beat: LastBeat, lease: float) -> ListenerRow:
 
 
 def _left_out(partitions: Sequence[LeftOut]) -> Iterator[Finding]:
-    """What all that is shown leaves out."""
+    """Findings about partitions whose tasks are missing from the overview."""
     for text in texts_of(partitions):
         yield error("partitions", f"left out of all that is shown here: {text}", "")
 

@@ -26,23 +26,23 @@ from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Step
 from expirebridge.store.commands.inspection import CountsBefore
 from expirebridge.store.commands.pages import BEGINNING, Pages
 
-# What a page looks for, and what it found.
+# The search of a page, and its result.
 
 MAX_SOUGHT = 100_000
-"""Ids that one page looks at, at most, for those that begin as was asked for."""
+"""Most ids that one page examines for a prefix."""
 SOUGHT_AT_ONCE = 2_000
-"""Ids that one request looks at, which is quick: it reads no records."""
+"""Ids that one request examines, which is fast: it reads no records."""
 _WAITS = ("", "first", "retry")
 _WAITING = (State.PENDING, State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """What to look for. Times are those at which tasks are due or, once finished, ended."""
+    """A filter for tasks. Its times are those at which tasks are due or, once finished, ended."""
 
     state: State | None = State.PENDING
     id: str = ""
-    """What the id begins with."""
+    """The prefix of the id."""
     func: str = ""
     tag: str = ""
     wait: str = ""
@@ -97,16 +97,16 @@ class Search:
 
     @property
     def can_wait(self) -> bool:
-        """Whether tasks in its state can wait for an attempt."""
+        """True if tasks in its state can wait for an attempt."""
         return self.state in {None, *_WAITING}
 
     @property
     def narrowed(self) -> bool:
-        """Whether tasks in its state may not match it."""
+        """True if not all tasks in its state match it."""
         return len(self.fields()) > 1
 
     def matches(self, task: Task) -> bool:
-        """Whether it is one that is looked for; its state and tag are seen to where it is read."""
+        """True if the task matches; its state and tag are checked where it is read."""
         if not task.id.startswith(self.id) or (self.func and task.func != self.func):
             return False
         if self.wait and self.can_wait:
@@ -121,16 +121,16 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchPage:
-    """A page of what was found, and how much was looked at for it."""
+    """A page of results, and the number of tasks examined for it."""
 
     tasks: list[Task]
     examined: int
     first: int | None
     """The rank at which the page begins, counted from 0; None where there is no order (a tag)."""
     cursor: str
-    """Where the next page begins; "0" if there is none."""
+    """The cursor of the next page; "0" if there is none."""
     unseen: tuple[State, ...] = ()
-    """States of which not all ids were looked at; each can be looked at by itself."""
+    """States whose ids were not all examined; each can be searched by itself."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked."""
 
@@ -218,7 +218,7 @@ def find_everywhere(
     search: Search, operations: Operations, settings: Settings, count: int, *,
     cursor: str, rows: int, limit: int,
 ) -> Steps[SearchPage]:  # fmt: skip
-    """Look for about `rows` tasks in all partitions, and at no more than about `limit`."""
+    """Find about `rows` tasks in all partitions, and examine at most about `limit`."""
     if search.id and not search.tag:
         return (yield from _spread_search_seek(search, operations, count, rows=rows))
     spots = read_spots(cursor) if cursor != BEGINNING else [PageCursor()] * count
@@ -242,7 +242,7 @@ def find_everywhere(
 
 
 def _begin(spot: PageCursor, low: int, last: int | None) -> PageCursor:
-    """The spot, not before what is looked for; over if that is past the last of it."""
+    """The cursor, moved to the first candidate; ended if that is past the last one."""
     if spot.over or last is None:
         return spot
     rank = max(int(spot.cursor), low)
@@ -286,7 +286,7 @@ def _span(search: Search, settings: Settings, number: int) -> Steps[tuple[int, i
 def _spread_search_seek(
     search: Search, operations: Operations, count: int, *, rows: int
 ) -> Steps[SearchPage]:
-    """Look for tasks whose ids begin so; each partition and state has an equal part of that."""
+    """Find tasks by id prefix; each partition and state has an equal share of the limit."""
     states = [search.state] if search.state else list(State)
     tasks, examined, unseen = list[Task](), 0, list[State]()
     exact = yield from operations.get(search.id)
@@ -313,7 +313,7 @@ def _spread_search_seek(
 def ids_in(
     beginning: str, state: State, number: int, most: int, rows: int
 ) -> Steps[tuple[list[str], int, bool]]:
-    """Ids that begin so in one partition, how many were looked at, and whether those were all."""
+    """Matching ids of one partition, the number examined, and whether those were all."""
     ids, looked, rank = list[str](), 0, 0
     while looked < most and len(ids) < rows:
         call = inspection.find_ids(
@@ -323,7 +323,7 @@ def ids_in(
         if sought is None:
             return ids, looked, True  # it is named among those that are left out
         looked += sought.examined
-        # What is no id is no task of ours.
+        # A name that is no id belongs to no task.
         ids += [id for id in sought.ids if keys.is_id(id)]
         if sought.rank is None:
             return ids, looked, True
@@ -336,9 +336,9 @@ __all__ = ["BULK_LIMIT", "MAX_EXAMINED", "PAGE", "Search", "SearchPage", "check_
 PAGE = 50
 """Rows of a page."""
 MAX_EXAMINED = 2_000
-"""Tasks that one page looks at, at most, however few of them match."""
+"""Most tasks that one page examines, even if few of them match."""
 BULK_LIMIT = 10_000
-"""Tasks that one action on a filter looks at, at most."""
+"""Most tasks that one action on a filter examines."""
 
 _CHUNK = 200
 _MAX_CURSOR = 2**64
@@ -361,7 +361,7 @@ def find(
     rows: int = PAGE,
     limit: int,
 ) -> Steps[SearchPage]:
-    """Look for about `rows` tasks, and at no more than about `limit`, from `cursor` on.
+    """Find about `rows` tasks from `cursor` on, and examine at most about `limit`.
 
     All that the last look found is shown, so that nothing is left out between two pages. Tasks come
     without their arguments: no list shows them, and thousands of them may not fit into memory.
@@ -420,7 +420,7 @@ def _find(
 
 
 def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> Steps[SearchPage]:
-    """Look for tasks whose ids begin so, and at no more ids than MAX_SOUGHT.
+    """Find tasks by id prefix, and examine at most MAX_SOUGHT ids.
 
     Without a state each has an equal part of that, and there is no next page.
     """

@@ -223,7 +223,7 @@ def test_a_bad_line_in_a_pipe_stops_what_follows(url: str, bridge: Bridge) -> No
     assert result.returncode == 2
     assert result.stdout == f"created  {CHUNK_TASKS}\nkept     0\n"
     assert f"line {CHUNK_TASKS + 2}: args: it is missing" in result.stderr
-    assert "mend it and import all again: tasks that are known are kept" in result.stderr
+    assert "fix it and import all again: tasks that are known are kept" in result.stderr
     assert bridge.count().pending == CHUNK_TASKS
 
 

@@ -16,7 +16,7 @@ from expirebridge.migration.sources import redis_pages
 from expirebridge.migration.sources.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.model.durations import LONGEST
 
-# What the hash of a BullMQ job says: src/commands/includes/storeJob.lua in BullMQ 6 writes it.
+# The hash of a BullMQ job: src/commands/includes/storeJob.lua in BullMQ 6 writes it.
 
 FIELDS = ("name", "data", "opts", "timestamp", "atm", "priority", "rjk", "parentKey")
 """Those that are read."""

@@ -22,7 +22,7 @@ from expirebridge.migration.sources.job import Found, Job, JobFilter, Refused, S
 from expirebridge.model.durations import LONGEST
 from expirebridge.model.task import to_ms
 
-# What a message of Celery says: its headers, and a body of [args, kwargs, embed].
+# A message of Celery: its headers, and a body of [args, kwargs, embed].
 
 _AFTERWARDS = ("callbacks", "errbacks", "chain", "chord")
 _TYPED = {"__type__", "__value__"}

@@ -1,4 +1,4 @@
-"""What a source gives: the jobs of another library, and those that are left where they are."""
+"""The jobs of another library, as a source reads them, and those that it skips."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from expirebridge.model import keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job of another library, read: what becomes a task."""
+    """A job of another library, which becomes a task."""
 
     source_id: str
     """Its id there."""
     id: str
     """The task's id here. It derives from the job alone: another import gives the same."""
     names: tuple[str, ...]
-    """What the job's function is called there; the name that says most comes first."""
+    """The names of the job's function there, the most specific one first."""
     args: list[Any]
     kwargs: dict[str, Any]
     due: int
     """In ms since 1970."""
     attempt: int = 0
-    """How many attempts were started already."""
+    """The number of attempts started already."""
     policies: dict[str, Any]
     """`retry`, `timeout` and `misfire`, as a line of an import has them."""
     changes: tuple[str, ...] = ()
-    """What of it is lost or becomes something else, in a few words each."""
+    """The parts that are lost or change, in a few words each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SkippedJob:
     source_id: str
     reason: str
     refused: bool = False
-    """Whether it should have become a task, but cannot."""
+    """True if it should have become a task, but cannot."""
     count: int = 1
 
 
@@ -51,16 +51,16 @@ Found = Job | SkippedJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """What of a source is to be read."""
+    """The part of a source to read."""
 
     queues: tuple[str, ...] = ()
     """Only these; all that are found if there are none."""
     prefix: str | None = None
-    """What the names of the other library's keys begin with, if it is not the library's default."""
+    """The prefix of the other library's keys, if it is not the library's default."""
     waiting: bool = False
-    """Whether jobs that wait for a worker, and not for a time, are read as well."""
+    """True if jobs that wait for a worker, and not for a time, are read as well."""
     zone: tzinfo
-    """Where the times are that have no zone."""
+    """The zone of times that have none."""
     now: int
     """In ms since 1970."""
 
@@ -69,7 +69,7 @@ class JobSource(Protocol):
     """A database that another library uses."""
 
     def count(self) -> int:
-        """How many jobs there are to read, about. Raises InvalidSetting if there is no queue."""
+        """The approximate number of jobs to read. Raises InvalidSetting if there is no queue."""
         ...
 
     def pages(self) -> Iterator[list[Found]]:

@@ -40,7 +40,7 @@ logger = logging.getLogger("expirebridge")
 
 
 class JobLibrary(StrEnum):
-    """Whose jobs can be imported."""
+    """A library whose jobs can be imported."""
 
     BULLMQ = "bullmq"
     CELERY = "celery"
@@ -49,7 +49,7 @@ class JobLibrary(StrEnum):
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What --from can be given, in the order of the command's help."""
+    """The options of --from, in the order of the command's help."""
 
     map: Sequence[str] = ()
     tasks: Path | None = None

@@ -1,4 +1,4 @@
-"""Where the jobs of another library are: which server and database, and what its errors mean."""
+"""The server and database of another library's jobs, and the meaning of its errors."""
 
 import logging
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def refuse_own_database(client: redis.Redis, store: Partitions, url: str) -> Non
 
 @contextmanager
 def failing_as_source(url: str) -> Iterator[None]:
-    """Say of the other server's errors that they are its own."""
+    """Attribute the other server's errors to it."""
     try:
         yield
     except exceptions.RedisError as error:
@@ -58,7 +58,7 @@ def failing_as_source(url: str) -> Iterator[None]:
 
 
 def warn_of_cluster(client: redis.Redis, url: str) -> None:
-    """Say so if the database is a part of a cluster: SCAN finds only what one node has."""
+    """Warn if the database is a part of a cluster: SCAN finds only the keys of one node."""
     info = _server_info(client)
     # As Redis calls it, and Valkey.
     if "cluster" in {info.get("redis_mode"), info.get("server_mode")}:
@@ -76,7 +76,7 @@ def _server_info(client: redis.Redis) -> dict[str, object]:
 
 
 def _identity(client: redis.Redis) -> tuple[object, object]:
-    """What only this database has: the server's run id and the database's number."""
+    """The identity of a database: the server's run id and the database's number."""
     return _server_info(client).get("run_id"), client.get_connection_kwargs().get("db") or 0
 
 

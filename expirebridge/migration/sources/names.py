@@ -74,7 +74,7 @@ class Names:
         return sorted(self._unused)
 
     def _near(self, name: str) -> str:
-        """What may be meant."""
+        """Suggestions for a name."""
         words = [re.sub(r"\W", "_", word, flags=re.ASCII) for word in name.split(".")]
         if self._registry is None:
             return ".".join(words[-2:]) if len(words) > 1 else f"module.{words[0]}"

@@ -34,7 +34,7 @@ _OTHERS = {
     "GLOBAL": "a class, such as datetime",
     "INST": "a class, such as datetime",
 }
-"""What else there may be, by a part of an instruction's name."""
+"""Names for other objects, by a part of an instruction's name."""
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -46,7 +46,7 @@ def moment_of_score(score: float, per_ms: int = 1) -> int:
 
 
 def keys(client: redis.Redis, before: str, after: str) -> Iterator[str]:
-    """What stands between `before` and `after` in the names of keys."""
+    """The parts of key names between `before` and `after`."""
     pattern = f"{_escaped(before)}*{_escaped(after)}"
     for name in client.scan_iter(match=pattern, count=_SCANNED):
         yield text(name)[len(before) : len(text(name)) - len(after)]

@@ -45,7 +45,7 @@ class ImportReport:
     now: int
     """In ms since 1970."""
     began: int
-    """When an earlier import from there began, in ms since 1970; 0 if that does not matter."""
+    """The start of an earlier import from there, in ms since 1970; 0 if that is ignored."""
     kept: int = 0
     functions: dict[str, ImportedFunction] = field(default_factory=dict)
     left: dict[str, SkippedKind] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ImportReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many jobs came to each end."""
+        """The number of jobs by result."""
         created = "would create" if self.dry_run else "created"
         return {
             created: sum(made.count for made in self.functions.values()),
