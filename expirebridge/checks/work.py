@@ -135,7 +135,7 @@ def check_functions(lease: float) -> Steps[Finding]:
 
 
 def check_series(lease: float) -> Steps[Finding | None]:
-    """Check whether series make their ticks, and somebody declares those that handlers did declare.
+    """Check whether series make their ticks, and live listeners declare those of handlers.
 
     None if there is no series. Only the first thousand are looked at.
     """

@@ -31,9 +31,9 @@ from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
 
 SHOWN = 20
-"""How many groups of tasks that would fail are printed; --json has all."""
+"""Most groups of failing tasks that are printed; --json has all."""
 NAMED = 5
-"""How many names are printed of a list."""
+"""Most names of a list that are printed."""
 
 
 def compat(

@@ -18,7 +18,7 @@ from expirebridge.store.commands.inspection import ComingSpan, Forecast
 
 MOST_SPANS = 240
 LOOKS = 480
-"""How many tasks a forecast examines: about two milliseconds of the server's time."""
+"""Tasks that a forecast examines: about two milliseconds of the server's time."""
 BAR = 40
 
 
@@ -60,7 +60,7 @@ def forecast(
 
 
 def _estimates(span: ComingSpan) -> dict[str, int]:
-    """How many tasks of a span each function has, most first."""
+    """The tasks of a span by function, most first."""
     looked = span.sample.total()
     return {
         func: round(count * span.count / looked) for func, count in span.sample.most_common()

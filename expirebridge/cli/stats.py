@@ -32,7 +32,7 @@ from expirebridge.store.commands.inspection import Health
 from expirebridge.store.partitions import Partitions
 
 SHOWN = 8
-"""How many tasks `top` shows in each of its lists: running, waiting, failed."""
+"""Most tasks that `top` shows in each of its lists: running, waiting, failed."""
 ALL_TASKS = "all tasks:"
 RECENT_TASKS = f"the last {SAMPLE} that succeeded, and the last {SAMPLE} that failed:"
 

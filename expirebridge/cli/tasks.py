@@ -174,7 +174,7 @@ def _report(id: str, change: Change, *, as_json: bool) -> None:
 
 
 def _unfinished(bridge: Bridge, tag: str) -> str:
-    """How many tasks with a tag are not finished, as far as a listing shows."""
+    """The number of unfinished tasks with a tag, as far as a listing shows."""
     listing = bridge.list(tag=tag, limit=MAX_EXAMINED)
     count = sum(not task.state.finished for task in listing.tasks)
     return f"{count:,}" if listing.complete else f"{count:,} or more"

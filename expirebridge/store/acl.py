@@ -19,7 +19,7 @@ class LoginRole(StrEnum):
     PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
     LISTENER = "listener"  # runs tasks, whose handlers may make others
     DASHBOARD = "dashboard"  # steers tasks and series, notes who did, and looks after listeners
-    MOVER = "mover"  # carries tasks from one database to another, on either side
+    MOVER = "mover"  # moves tasks from one database to another, on either side
 
 
 _SCRIPTS = "eval evalsha time hget hmget"
@@ -35,7 +35,7 @@ _LISTEN = (
     "exists hgetall info pexpiretime ping rename scan subscribe type unsubscribe zcard "
     "zremrangebyscore zrevrange zscore"
 )
-_CARRY = (
+_MOVE = (
     "exists hexists hgetall pexpiretime rename scan type zcard zcount zrange zrangebyscore "
     "zremrangebyscore zrevrange zscore"
 )
@@ -44,7 +44,7 @@ _COMMANDS = {
     LoginRole.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
     # It makes no tasks, but has series make and drop theirs, which may have tags.
     LoginRole.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_PROBE} {_STEER}",
-    LoginRole.MOVER: f"{_SCRIPTS} {_CARRY} {_CHANGE} {_MAKE}",
+    LoginRole.MOVER: f"{_SCRIPTS} {_MOVE} {_CHANGE} {_MAKE}",
 }
 _FEW_WORDS = [
     "cluster|info cluster|slots exec multi role time",

@@ -27,7 +27,7 @@ class Ran:
     """The time of its claim, on the server's clock, which the test moved."""
     end: End
     """`succeeded`, `retry`, `failed`, `snoozed`; `released` if it waits again without an attempt
-    being used: it was too late, or nobody knows its function."""
+    being used: it was too late, or no listener has its function."""
     delay: float | None
     """Seconds until it is due again, if it is: by its retry policy, `Retry` or `Snooze`."""
     result: Any

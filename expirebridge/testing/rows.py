@@ -149,7 +149,7 @@ def _begin_in_sqlite(connection: Connection) -> None:
 
 
 class _Lent:
-    """A driver's connection that is the test's: whoever has it can neither end nor close it."""
+    """A driver's connection of the test, whose users can neither end nor close it."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
