@@ -344,7 +344,7 @@ class Rows:
         return bool(known.nonce) and (numbers.nonce != known.nonce or known.number > numbers.number)
 
     def _numbers(self) -> RelayState | None:
-        """The state of the relay in the ledger. Raises TravelError if they are not those of tests."""
+        """Read the state of the relay. Raises TravelError if it is not that of tests."""
         numbers = self._relay_store.read()
         if numbers is not None and Met.read(self._relay_store.met()).redis != PLACE.redis:
             raise TravelError(
