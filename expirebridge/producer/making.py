@@ -1,7 +1,7 @@
 """Operations that make tasks."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -155,16 +155,6 @@ class MakingOperations(OperationGroup):
         if self._unknown.warns:
             yield from self._unknown.warn(map(_func_of, new))
         return [made[task.id] for task in new]
-
-    def _with_available_ids(
-        self, new: list[producing.NewTask], made: Collection[str], unavailable: frozenset[int]
-    ) -> Steps[list[producing.NewTask]]:
-        """Draw new ids for tasks that are not made yet, outside of the unavailable partitions."""
-        layout = yield from self._layout()
-        return [
-            task if task.id in made else with_available_id(task, layout, unavailable)
-            for task in new
-        ]
 
     def watch(
         self,
