@@ -31,7 +31,8 @@ class PeriodicRole(ABC):
 
     async def wait(self, pause: float) -> None:
         """Wait until the next run, which is at least `pause` seconds away unless overridden."""
-        await asyncio.sleep(pause)
+        if pause > 0:
+            await asyncio.sleep(pause)
 
     async def try_once(self) -> float:
         """Run once, and report whether the server answered; returns the seconds to pause."""
