@@ -1,8 +1,9 @@
-"""What the ears cost while very many tasks of our own are made.
+"""The cost of two event subscribers while very many tasks of our own are made.
 
-Each task that a script makes emits an `expire` event, as another client's SET does, and both ears
-hear it. This makes tasks as fast as this machine can, and prints the CPU time of the server and of
-each listener for each 10,000 of them: while listeners hear events, and while they do not.
+Each task that a script makes emits an `expire` event, as another client's SET does, and both
+subscribers receive it. This makes tasks as fast as this machine can, and prints the CPU time of the
+server and of each listener for each 10,000 of them: while listeners hear events, and while they do
+not.
 
     python benchmarks/adoption.py [--tasks 100000]
 """
@@ -23,7 +24,7 @@ from expirebridge.embedded.server import EmbeddedServer
 
 TICK = os.sysconf("SC_CLK_TCK")
 QUIET = 1.5
-"""Seconds without a change of the server's count of scripts: the ears are done."""
+"""Seconds without a change of the server's count of scripts: the subscribers are done."""
 
 
 def cpu(pid: int) -> float:
@@ -77,7 +78,7 @@ def measure(events: str, tasks: int) -> None:
         gaps = (folder / "log").read_text().count("gap: ")
         print(
             f"{'heard' if events else 'not heard':<10} {tasks / made:>8,.0f}/s   done after "
-            f"{took:>5.1f} s   CPU s per 10,000: server {per[0]}, ears {per[1]} {per[2]}   "
+            f"{took:>5.1f} s   CPU s per 10,000: server {per[0]}, subscribers {per[1]} {per[2]}   "
             f"gaps {gaps}"
         )
 

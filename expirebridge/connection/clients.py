@@ -92,7 +92,7 @@ _WAITING_POOLS: dict[Any, Any] = {
     redis.Redis: redis.BlockingConnectionPool,
     redis.asyncio.Redis: redis.asyncio.BlockingConnectionPool,
 }
-# A listener has as many as its stations need: since version 8, redis-py refuses more than 100.
+# A listener has as many as its partitions need: since version 8, redis-py refuses more than 100.
 _LISTENER: dict[str, Any] = {"max_connections": 2**31}
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0

@@ -128,7 +128,9 @@ def test_a_client_follows_when_the_database_is_written_anew(
 
 
 @pytest.mark.parametrize("count", [8, 16, 32])
-def test_a_lost_meta_is_that_of_its_sisters(cluster: Cluster, bridge: Bridge, count: int) -> None:
+def test_a_lost_meta_is_that_of_the_other_partitions(
+    cluster: Cluster, bridge: Bridge, count: int
+) -> None:
     layout = PartitionLayout(PREFIX, count)
     bridge.create_partitions(count)
     bridge.make_task("mail.send", [1], 60, id="a")

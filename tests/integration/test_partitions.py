@@ -279,7 +279,7 @@ def test_series_and_their_ticks_share_a_partition(apart: Bridge, client: redis.R
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_lost_meta_is_that_of_its_sisters(
+def test_a_lost_meta_is_that_of_the_other_partitions(
     apart: Bridge, stores: list[Store], client: redis.Redis, broken: bool
 ) -> None:
     for number, id in ((LAYOUT.partition_of(id), id) for id in MANY[:20]):
