@@ -6,7 +6,7 @@ import threading
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from expirebridge.web import guard
+from expirebridge.web import http_connection
 from tests.browser.serving import served
 from tests.kit.half_open import half_open, until_closed
 
@@ -38,15 +38,15 @@ class Flooding:
 
 
 def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "TO_READ", 0.1)
+    monkeypatch.setattr(http_connection, "TO_READ", 0.1)
     flooding = Flooding()
     with served(flooding) as url, half_open(url, 1, WHOLE):
         assert flooding.cut.wait(PATIENCE)
 
 
 def test_a_client_that_reads_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "TO_ASK", 0.1)
-    monkeypatch.setattr(guard, "TO_READ", 0.1)
+    monkeypatch.setattr(http_connection, "TO_ASK", 0.1)
+    monkeypatch.setattr(http_connection, "TO_READ", 0.1)
     flooding = Flooding()
     with served(flooding) as url, half_open(url, 1, WHOLE) as [client]:
         got = 0
@@ -63,7 +63,7 @@ def test_a_client_that_reads_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_request_that_does_not_end_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(guard, "TO_ASK", 0.1)
+    monkeypatch.setattr(http_connection, "TO_ASK", 0.1)
 
     async def reading(scope: Scope, receive: Receive, _: Send) -> None:
         while scope["type"] == "http" and (await receive())["type"] != "http.disconnect":

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import URL
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders"
-MOST_SECONDS = 3.0
-"""That three days may take on a loaded machine; about a second is usual."""
+MOST_SECONDS = 60.0
+"""That three days may take, however busy the machine is; about a second is usual."""
 
 
 @pytest.fixture
