@@ -149,7 +149,7 @@ def listener_client(
 def heartbeat_client(
     url: str, *, socket_timeout: float, place: Endpoint | None = None
 ) -> redis.Redis:
-    """The same for the thread that beats."""
+    """The same for the heartbeat thread."""
     retry = Retry(NoBackoff(), 0)
     return _checked(
         url, redis.Redis, place, retry=retry, socket_timeout=socket_timeout, **_LISTENER

@@ -17,7 +17,7 @@ from expirebridge.store.commands.inspection import StoredCall
 
 EXAMPLES = 3
 """How many ids are kept of each group."""
-ROOM = 4 * 1024 * 1024
+MAX_CHARACTERS = 4 * 1024 * 1024
 """How many characters the names of all groups may have. Beyond that, groups are summed up: other
 clients can write a million names, and the memory is to be bounded."""
 SUGGESTIONS = 100
@@ -92,7 +92,7 @@ class Comparison:
         self._shapes: dict[str, Shape] = {}
         self._groups: dict[tuple[str | None, Arguments | None], Group] = {}
         self._sums: dict[tuple[str | None, Verdict], Group] = {}
-        self._room = ROOM
+        self._left = MAX_CHARACTERS
         self._suggestions = SUGGESTIONS
 
     def add(self, call: StoredCall) -> None:
@@ -148,8 +148,8 @@ class Comparison:
         handler = self._registry.find(func) if func is not None else None
         verdict, reason = self._judge(func, arguments, handler)
         names = (func or "", *(arguments.keywords if arguments is not None else ()))
-        self._room -= _GROUP + sum(map(len, names))
-        if self._room >= 0:
+        self._left -= _GROUP + sum(map(len, names))
+        if self._left >= 0:
             if verdict is Verdict.UNKNOWN_FUNCTION and func is not None and self._suggestions:
                 self._suggestions -= 1
                 reason += self._registry.suggest(func)

@@ -1,6 +1,6 @@
 """The registry: which functions may run, found once at the start and looked up ever after.
 
-Whoever can write to Redis can write any function's name, so a name is only ever looked up, never
+Any client of Redis can write any function's name, so a name is only ever looked up, never
 imported or resolved. What can run is decided by the files under the handlers' folder: the public
 functions that are defined there, or those of them that are marked or listed, and nothing that is
 merely imported.

@@ -32,14 +32,14 @@ class RelayState(NamedTuple):
     nonce: str
     """The pairing id of ledger and server."""
     waiting: bool
-    """Whether a row waits for the relay."""
+    """True if a row waits for the relay."""
     rebuilding: bool
-    """Whether one of them is to be rebuilt."""
+    """True if one of them is to be rebuilt."""
     unsorted: bool
-    """Whether a waiting row has no partition yet."""
+    """True if a waiting row has no partition yet."""
 
     def agrees_with(self, checkpoint: RedisCheckpoint) -> bool:
-        """Whether neither side lost anything, or the server has it again.
+        """True if neither side lost anything, or the server has it again.
 
         The server has seen each batch that stamped rows, and SQL each batch that the server saw.
         """
@@ -61,7 +61,7 @@ class RowResult(NamedTuple):
 
     row: Row[Any]
     due: int | None
-    """When its task is due, in ms; None: as it was."""
+    """The due time of its task, in ms; None: as it was."""
     refusal: str | None = None
     """Why it was refused, if it was."""
 
@@ -76,6 +76,6 @@ class StatusUpdate(NamedTuple):
     retry_times: int
     message: str | None
     runs: bool
-    """Whether its task runs."""
+    """True if its task runs."""
     cancelling: bool
-    """Whether no further attempt is to follow the one that runs."""
+    """True if no further attempt is to follow the one that runs."""

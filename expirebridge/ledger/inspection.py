@@ -70,7 +70,7 @@ class LedgerFigures:
 
     @property
     def lost(self) -> bool:
-        """Whether a partition of Redis lacks relayed rows: none of its ledger's tasks is claimed
+        """True if a partition of Redis lacks relayed rows: none of its ledger's tasks is claimed
         then."""
         return self.to_rebuild > 0 or any(
             checkpoint.number < self.progress[partition].stamp

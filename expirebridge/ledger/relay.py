@@ -56,12 +56,12 @@ class RelaySnapshot(NamedTuple):
 
     @property
     def is_to_carry(self) -> bool:
-        """Whether rows wait for the relay, or the server has lost any."""
+        """True if rows wait for the relay, or the server has lost any."""
         return self.state.waiting or self.state.unsorted or self.seems_lost
 
     @property
     def seems_lost(self) -> bool:
-        """Whether a row has the stamp of a batch that the server has not seen."""
+        """True if a row has the stamp of a batch that the server has not seen."""
         return self.checkpoint.number < self.state.stamp
 
 
@@ -80,7 +80,7 @@ class Relay:
         self._settings = settings
         self._binder = binder
         self.passed: deque[Passed] = deque(maxlen=1000)
-        """The batches that were relayed; whoever emits them to hooks takes them from here."""
+        """The batches that were relayed, until they are taken from here and emitted to hooks."""
 
     def bind(self, state: RelayState | None = None) -> RelaySnapshot:
         """Read both sides. Raises LedgerUnsuitable if they are not bound to each other.

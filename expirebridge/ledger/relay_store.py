@@ -317,7 +317,7 @@ class RelayStore:
         return written, again
 
     def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:
-        """Whether this number is the last one taken; none is until this transaction ends."""
+        """True if this number is the last one taken; none is taken until this transaction ends."""
         values: Mapping[str, Any] = {"stamp": number} if stamps else {"number": number}
         held = connection.execute(
             update(self._passes)

@@ -54,8 +54,8 @@ class ListedRow:
 
     task: LedgerTask
     due: datetime | None
-    """When it is to run: on Redis's clock, or as its row asks if that is not known yet. None if it
-    is paused, or that cannot be read."""
+    """The time at which it is to run: on Redis's clock, or as its row asks if that is not known
+    yet. None if it is paused, or that cannot be read."""
     reason: str
     """Why it is listed, without what a handler said."""
 
@@ -68,7 +68,7 @@ class RowPage:
     cursor: str | None
     """The position of the next page; None if there is none."""
     is_cut: bool = False
-    """Whether there are more, beyond those that are listed."""
+    """True if there are more rows than are listed."""
 
 
 def read_page(read: Read, task: Table, ledger: str, kind: RowKind, cursor: str | None) -> RowPage:

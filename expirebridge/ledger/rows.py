@@ -56,9 +56,9 @@ class LedgerTask:
     """The name that the application gave it."""
     status: Status = Status.WAITING
     wanted: DesiredState = DesiredState.NONE
-    """Whether its cancel is wanted."""
+    """The state that the application wants: `cancelled`, or `none`."""
     due: datetime | None = None
-    """When it is due on Redis's clock, as last relayed or written back; None if it is not relayed
+    """Its due time on Redis's clock, as last relayed or written back; None if it is not relayed
     yet."""
     retry_times: int = 0
     """How many attempts were made before the last one."""
@@ -69,9 +69,9 @@ class LedgerTask:
     revision: int = 1
     """Raised with each change of what is wanted."""
     created: datetime | None = None
-    """When the row was inserted, on the database's clock; None from `make_task`."""
+    """The time at which the row was inserted, on the database's clock; None from `make_task`."""
     modified: datetime | None = None
-    """When the row was last changed, on the database's clock; None from `make_task`."""
+    """The time of the row's last change, on the database's clock; None from `make_task`."""
     outcome: Outcome | None = None
     """From `make_task` and `make_tasks` only: `created`, also when it took another's place; or
     `rejected`, from `make_tasks`."""

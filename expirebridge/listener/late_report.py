@@ -24,7 +24,7 @@ class LateReport:
 
     It waits until the scan that follows a gap is done, and the late tasks are behind: a claim found
     nothing, or a task that is on time started; what is due first is claimed first. Neither may come
-    by itself for long, so it rings for one more look after the scan, and after what was late since.
+    by itself for long, so it wakes the claimers after the scan, and after what was late since.
     """
 
     def __init__(self) -> None:

@@ -37,8 +37,8 @@ from expirebridge.store import script_loader
 class Suspension:
     """Suspends a listener and resumes it, as often as it is asked to, until it stops.
 
-    A suspended listener still beats, and says what it knows: so tasks that only it knows wait for
-    it. The log says when nothing runs in it any longer.
+    A suspended listener still sends heartbeats, with its functions, so that tasks whose functions
+    no other listener has wait for it. It logs when nothing runs in it any more.
     """
 
     def __init__(self, servers: Servers, executor: Executor, shutdown: StopRequest) -> None:
@@ -234,7 +234,7 @@ class Listener:
             self._report.wake_at([consumer.wakeup for consumer in self._servers.consumers])
             async with entered(self.registry.lifespans):
                 with signals or contextlib.nullcontext():
-                    # It beats before it claims: the first heartbeat finds out whether anybody beat.
+                    # The first heartbeats come before claims: they find out if any listener lives.
                     await self._servers.begin()
                     self._greet()
                     await self._run_roles()
@@ -258,8 +258,8 @@ class Listener:
     def suspend(self) -> None:
         """Claim nothing more until `resume`. What runs goes on, and is recorded.
 
-        It still beats, so that tasks which only its code knows wait for it. The log says when
-        nothing runs in it any more. Call it on the listener's event loop.
+        It still sends heartbeats, so that tasks whose functions no other listener has wait for it.
+        It logs when nothing runs in it any more. Call it on the listener's event loop.
         """
         self._suspension.suspend()
 

@@ -68,7 +68,7 @@ class SubscriberElection:
         """How many others come first; 0 until it is drawn."""
 
     def draw(self, listeners: Iterable[str]) -> None:
-        """Take the place among these listeners, which beat."""
+        """Take the place among these listeners, the live ones."""
         own = self._weight(self._listener)
         self.place = sum(self._weight(other) < own for other in listeners)
 
@@ -132,7 +132,7 @@ class Membership:
         self._doorbell = doorbell
         self.rank = 0
         self.listeners = 1
-        """How many listeners beat."""
+        """The number of live listeners."""
         self.codes: Sequence[tuple[str, int]] = ()
         """If they run more than one code: each fingerprint, and how many of them run it."""
         self.election = election

@@ -48,7 +48,7 @@ class EmergencySettler:
     def settle_all(
         self, loop: asyncio.AbstractEventLoop, culprit: Attempt | None, grace: float
     ) -> bool:
-        """Record what can be said of each attempt, before the process ends; whether that was done.
+        """Record the known outcomes, before the process ends; returns True if that was done.
 
         It is not done while plain functions run in threads that may still end in time.
 
@@ -109,7 +109,7 @@ class EmergencySettler:
 
 
 def _outcome_of(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | None:
-    """What can be said of an attempt whose event loop does not go on; None: nothing."""
+    """The outcome of an attempt whose event loop is blocked; None if it is not known."""
     if attempt.began is None:
         return None  # it was given back before
     if attempt is culprit:
@@ -161,14 +161,14 @@ class Watchdog:
         self._on_stuck = on_stuck
         self._patience = settings.lease / claiming.BEATS_PER_LEASE
         self._asked: float | None = None
-        """When the loop was asked for the sign that it still owes; None if it owes none."""
+        """The time at which the loop was asked for a sign that is missing; None if none is."""
         self._warned = False
         self._looking = threading.Lock()
 
     def look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ask for a sign, or see for how long it is owed. Raises RuntimeError if the loop ended.
 
-        Where several nodes have a thread that beats, one of them looks at a time.
+        Where several nodes have a heartbeat thread, one of them looks at a time.
         """
         if self._looking.acquire(blocking=False):
             try:

@@ -42,7 +42,7 @@ class RowVersion(NamedTuple):
     """The version of a row, which the record of its task in Redis names too."""
 
     generation: int
-    """When the task of this id was made; one more each time that Redis restarts it."""
+    """The time at which the task of this id was made; one more each time that Redis restarts it."""
     revision: int
     """Raised by each change that the application makes."""
 

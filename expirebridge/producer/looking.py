@@ -76,7 +76,7 @@ class LookingOperations(OperationGroup):
         return find(sources, place, TaskFilter(func=func, tag=tag, matches=matches, limit=limit))
 
     def count(self) -> Steps[Counts]:
-        """Return how many tasks stand in each state, and how many listeners beat.
+        """Return how many tasks are in each state, and how many listeners are live.
 
         Partitions that cannot be asked are left out, and named in `left_out`.
         """

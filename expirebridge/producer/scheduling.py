@@ -140,8 +140,8 @@ class SchedulingOperations(OperationGroup):
     def prune_series(self) -> Steps[Sequence[str]]:
         """Remove the series that no listener's handlers declare any more; returns their ids.
 
-        What producers scheduled stays. If no listener beats, nothing is removed: then nobody can
-        tell.
+        What producers scheduled stays. Without a live listener nothing is removed: only listeners
+        report what is declared.
         """
         return self._series.prune()
 

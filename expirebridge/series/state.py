@@ -42,7 +42,7 @@ class Series:
     declared: bool
     """True if handlers declare it with `@every`; otherwise a producer scheduled it."""
     carriers: int
-    """How many of the listeners that beat declare it."""
+    """How many live listeners declare it."""
     created: datetime | None
     """The time of its creation, on the server's clock."""
     outcome: SeriesOutcome | None = None

@@ -1,7 +1,7 @@
 """The rights that each role needs on the server: no more than it works with.
 
 All that the scripts send counts, too: the server checks each command inside of a script as if the
-login had sent it. Whoever changes a script changes this table; a test drops every right in turn.
+login had sent it. If you change a script, change this table; a test drops every right in turn.
 """
 
 import re

@@ -53,7 +53,7 @@ class CountUnknown(errors.ServerError):
 
 
 def out_of_memory() -> exceptions.ConnectionError:
-    """The error for a reply that was lost, since this process has no room for it.
+    """The error for a reply that was lost, since this process has no memory for it.
 
     A handler may take all memory, and give it back as it fails: no reason for a listener to end.
     """

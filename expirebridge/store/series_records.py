@@ -31,7 +31,7 @@ class StoredSeries:
     last: State | None
     """The state of the tick that began last, while its record is kept."""
     carriers: int
-    """How many listeners that beat declare it."""
+    """How many live listeners declare it."""
     record: Mapping[str, bytes]
     """Its fields that have a value."""
 

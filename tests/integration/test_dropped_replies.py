@@ -737,13 +737,13 @@ def test_a_gap_that_an_unanswered_heartbeat_told_of_is_told_by_the_next(proxy: P
         leases = Leases(
             owner_of(heart_store=store), "one", lease=60.0, code=code_without_handlers()
         )
-        assert leases.beat().gap
-        assert not leases.beat().gap
+        assert leases.send_heartbeat().gap
+        assert not leases.send_heartbeat().gap
         proxy.cut_reply_of("heartbeat")
         with pytest.raises(ServerUnreachable):
-            leases.beat()
-        assert leases.beat().gap
-        assert not leases.beat().gap
+            leases.send_heartbeat()
+        assert leases.send_heartbeat().gap
+        assert not leases.send_heartbeat().gap
 
 
 async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Scene) -> None:

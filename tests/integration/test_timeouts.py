@@ -357,7 +357,7 @@ async def test_the_heartbeat_outlives_any_error(
     """Without it the listener would run tasks whose leases nobody keeps."""
     beats = 0
     again = threading.Event()
-    beat = Leases.beat
+    send = Leases.send_heartbeat
 
     def count(leases: Leases) -> claiming.HeartbeatReply:
         nonlocal beats
@@ -366,9 +366,9 @@ async def test_the_heartbeat_outlives_any_error(
             raise MemoryError
         if beats == 4:
             again.set()
-        return beat(leases)
+        return send(leases)
 
-    monkeypatch.setattr(Leases, "beat", count)
+    monkeypatch.setattr(Leases, "send_heartbeat", count)
     async with listening(Settings(url=url, lease=0.5)):
         assert await asyncio.to_thread(again.wait, 20)
     assert "the heartbeat failed" in caplog.text

@@ -140,7 +140,7 @@ def test_many_groups_are_summed_up_and_none_is_left_out(
     def numbered(text: str, number: int) -> str:
         return text.replace("%d", str(number)).replace("LONG", LONG)
 
-    monkeypatch.setattr(compatibility, "ROOM", 10_000)
+    monkeypatch.setattr(compatibility, "MAX_CHARACTERS", 10_000)
     calls = [
         call(numbered(func, n), numbered(args, n).encode(), id=str(n), due=n) for n in range(100)
     ]

@@ -114,7 +114,7 @@ class Leases:
             return 0.0
         return hold.asked + self._lease - ROUNDED
 
-    def beat(self) -> claiming.HeartbeatReply:
+    def send_heartbeat(self) -> claiming.HeartbeatReply:
         """Send one heartbeat. Raises a ServerError.
 
         The first answer, and the one after an answer that was lost, report a gap, since the lost
@@ -129,19 +129,19 @@ class Leases:
             self._listener, self._lease, held.items(),
             code=self._code.text, functions=len(self._code.fingerprint.shapes),
         )  # fmt: skip
-        beat = session.heart_store.run(call)
+        reply = session.heart_store.run(call)
         if session is not self._consumer.session:
-            return self.beat()  # what a superseded primary renewed is lost
-        if beat.undeclared:
+            return self.send_heartbeat()  # what a superseded primary renewed is lost
+        if reply.undeclared:
             self.declare()
         self._answered = True
         if not answered:
-            beat = dataclasses.replace(beat, gap=True)
-        session.server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
-        for id in beat.lost:
+            reply = dataclasses.replace(reply, gap=True)
+        session.server_clock.learn(reply.now_us, sent=sent, received=time.monotonic())
+        for id in reply.lost:
             self.drop(id, held[id])
         self._renew(held, sent)
-        return beat
+        return reply
 
     def declare(self) -> None:
         """Register the handlers of this listener. Raises a ServerError."""

@@ -44,7 +44,7 @@ class LedgerGate:
         return None
 
     def open(self, link: Link, number: int) -> bool:
-        """Open it for this link, whose server has seen that pass; whether it was closed."""
+        """Open it for this link, whose server has seen that batch; True if it was closed."""
         was_closed = self._opened != link
         self._opened, self._number = link, number
         self.openings += was_closed

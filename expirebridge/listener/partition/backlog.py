@@ -82,7 +82,7 @@ class BacklogScan:
 
     @property
     def pause(self) -> float | None:
-        """Seconds after which to claim if nobody rings; None: never."""
+        """Seconds after which to claim without a wake-up; None: never."""
         return max(self._ready - time.monotonic(), 0.0) if self._walks else None
 
     @property
@@ -206,7 +206,7 @@ class BacklogScan:
             self._go_on(way, walked)
         # Without an answer for the ways, they are as before.
         self.unfinished = not claim.walked or not all(each.finished for each in claim.walked)
-        # Whoever is first may fill a claim alone.
+        # The first part may fill a claim alone.
         self._turn = self._turn + 1 if self.unfinished and claim.tasks else 0
         if self._fleet and self._fleet != claim.fleet:
             self.start_over()

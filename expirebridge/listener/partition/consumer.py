@@ -149,21 +149,21 @@ class PartitionConsumer:
 
     # What a heartbeat brought
 
-    def take_beat(self, beat: claiming.HeartbeatReply) -> None:
+    def take_heartbeat(self, reply: claiming.HeartbeatReply) -> None:
         """Take the answer to a heartbeat, on the event loop."""
-        self.membership.rank, self.membership.listeners = beat.rank, beat.listeners
-        self.membership.codes = beat.codes
-        if beat.gap:
+        self.membership.rank, self.membership.listeners = reply.rank, reply.listeners
+        self.membership.codes = reply.codes
+        if reply.gap:
             self._scan.start_over()
         self.session.event_demand.want(self, self.membership.hears)
-        self._ticker.hear(beat.next_making)
-        self._time_zone_updater.hear(beat.next_making)
-        self._notice_birth(beat.born)
-        if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
+        self._ticker.hear(reply.next_making)
+        self._time_zone_updater.hear(reply.next_making)
+        self._notice_birth(reply.born)
+        if reply.gap and self._settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and is a gap by itself.
             self.session.resyncs.request("no listener had beaten for half a lease")
-        self._report_lost(beat.lost)
-        self._executor.cancel(beat.cancelled)
+        self._report_lost(reply.lost)
+        self._executor.cancel(reply.cancelled)
         self._executor.drop_lost_leases(self)
 
     def _notice_birth(self, born: bytes) -> None:

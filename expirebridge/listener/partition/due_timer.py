@@ -78,8 +78,8 @@ class DueTimer:
         self._backoff = 0.0
         self._lead = LeadTime()
         self._ahead: float | None = None
-        """Seconds before the due time at which it rings. None: there is no time for that, such as
-        after a claim that came too early; then it rings when the task is due."""
+        """Seconds before the due time at which it wakes the claimer. None: there is no time for
+        that, such as after a claim that came too early; then it does when the task is due."""
         self._aim: float | None = None
         """Time by the server's clock at which the next claim should reach the server."""
         self._sent_aim: float | None = None
@@ -138,7 +138,7 @@ class DueTimer:
             self._wakeup.set()
 
     async def _changes_within(self, seconds: float) -> bool:
-        """Wait so long; whether something came up meanwhile."""
+        """Wait so long; returns True if something came up meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -153,7 +153,7 @@ class DueTimer:
         return self._consumer.session.server_clock.seconds_until(due) <= (self._ahead or 0.0)
 
     async def _finds_due(self) -> bool:
-        """Look, which costs the server less than a claim; whether that finds something due."""
+        """Look, which costs the server less than a claim; returns True if something is due."""
         try:
             due = await self._look()
         except ServerError:

@@ -58,7 +58,7 @@ class LeaseReaper(PeriodicRole):
         longest = self._settings.lease / 2
         if sweep.lapse_in is None:
             return longest
-        # A lease that is over already waits for somebody to beat.
+        # A lease that is over already waits for a heartbeat of any listener.
         return min(sweep.lapse_in + A_MOMENT if sweep.lapse_in > 0 else EVERY, longest)
 
 

@@ -26,7 +26,7 @@ from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEven
 # Key events, and the keys that need a look.
 
 News = tuple[bytes, EventKind]
-"""What an event says: a key's name, and what happened to it."""
+"""An event: a key's name, and what happened to it."""
 
 
 def sift(news: Collection[News], home: str = "") -> Steps[list[KeyEvent]]:
@@ -94,8 +94,8 @@ class KeyReconciler:
         self._misplaced = misplaced
         self._row_check = row_check
         self._waiting: dict[News, float] = {}
-        """What was heard of, in order and once each, and since when it waits; names only, since
-        very many may wait."""
+        """Events that wait, in order and once each, and since when; names only, since very many
+        may wait."""
         self._gone: dict[EventKind, dict[bytes, float]] = {
             EventKind.EXPIRED: {},
             EventKind.DELETED: {},
@@ -260,8 +260,10 @@ class KeyReconciler:
         ]  # fmt: skip
 
     async def _are_deletions_true(self, hints: list[KeyEvent], session: PartitionSession) -> bool:
-        """Whether keys that were reported as deleted were: a demoted primary reports as deleted
-        what expires on its primary. So it is asked what it is, after they were heard.
+        """True if keys that were reported as deleted really were.
+
+        A demoted primary also reports as deleted what expires on its primary. So the server is
+        asked for its role after the reports came.
         """
         deleted = sum(hint.heard is EventKind.DELETED for hint in hints)
         if (

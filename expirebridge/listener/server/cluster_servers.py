@@ -109,7 +109,7 @@ ASK_EVERY = 1.0
 ASK_SOON = 0.2
 """Seconds between questions, and while a node fails."""
 ALL_BEAT_WITHIN = 1.0
-"""Seconds within which those that live beat once another listener has joined them."""
+"""Seconds within which all live listeners send a heartbeat once another one has joined."""
 MOST_NAMES = 1000
 """Listeners among which the subscribers of each server are elected, at most."""
 
@@ -149,7 +149,7 @@ class ClusterServers(Servers):
         self._joined = 0.0
         """Time of this listener's first heartbeat (monotonic)."""
         self._names: list[str] = []
-        """Those of the listeners that beat."""
+        """The names of the live listeners."""
         self.nodes: dict[Address, Server] = {}
         """By the addresses of the primaries."""
         self._left: list[asyncio.Task[None]] = []
@@ -188,14 +188,14 @@ class ClusterServers(Servers):
         report(finding for some in findings for finding in some)
 
     async def begin(self) -> None:
-        """Beat once for each consumer of the nodes that answer."""
+        """Send a heartbeat for each consumer of the nodes that answer."""
         self._joined = time.monotonic()
         await self._for_each(lambda node: node.heartbeat.begin())
         await self._draw(self._settings.lease / 2)
 
     async def _for_each(self, do: Callable[[Server], Awaitable[T]]) -> list[T]:
-        """What came of each node that answers. Raises a ServerError if none does, and for one that
-        answers, but cannot be used.
+        """Return the results of the nodes that answer. Raises a ServerError if none answers, or if
+        one that answers cannot be used.
         """
         nodes = list(self.nodes.values())
         results = await asyncio.gather(*map(do, nodes), return_exceptions=True)
@@ -208,7 +208,7 @@ class ClusterServers(Servers):
         return [each for each in results if not isinstance(each, BaseException)]
 
     def start(self) -> None:
-        """Nothing more: each node beats from when its roles run."""
+        """Nothing more: a node sends heartbeats while its roles run."""
 
     # Running
 
@@ -323,14 +323,17 @@ class ClusterServers(Servers):
             await asyncio.sleep(pause)
 
     async def _draw(self, within: float) -> None:
-        """Ask one partition who has beaten within so many seconds: every listener beats in all."""
+        """Elect subscribers among the listeners that sent a heartbeat within so many seconds.
+
+        One partition is asked: every listener sends heartbeats to all.
+        """
         for node in sorted(self.nodes.values(), key=lambda node: node.health.lasts):
             for consumer in node.key_router.consumers[:1]:
                 try:
-                    beats = await consumer.store.run(inspection.list_listeners(MOST_NAMES))
+                    listeners = await consumer.store.run(inspection.list_listeners(MOST_NAMES))
                 except ServerError:
                     continue
-                self._names = [each.name for each in beats if each.ago < within]
+                self._names = [each.name for each in listeners if each.ago < within]
                 for one in self.nodes.values():
                     one.draw(self._names)
                 return
@@ -338,7 +341,7 @@ class ClusterServers(Servers):
     # The end
 
     def fall_silent(self) -> None:
-        """Stop beating, without leaving: all leases lapse. For any thread."""
+        """Send no more heartbeats, without leaving: all leases lapse. For any thread."""
         for node in list(self.nodes.values()):
             node.heartbeat.fall_silent()
 

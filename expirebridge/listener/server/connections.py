@@ -71,15 +71,15 @@ class ServerConnections:
         )
 
     async def cut(self) -> None:
-        """Break its connections, as a network would: who waits for an answer on one gets an error.
+        """Break its connections, as a network would: calls that wait for an answer get an error.
 
-        redis-py's own `disconnect` would change a connection behind the back of whoever reads it.
+        redis-py's own `disconnect` would change a connection while another task reads it.
         """
         for connection in list(self._client.connection_pool._in_use_connections):
             if (writer := connection._writer) is not None:
                 writer.transport.abort()
-        for beating in list(self._heart_client.connection_pool._in_use_connections):
-            if (sock := beating._sock) is not None:
+        for connected in list(self._heart_client.connection_pool._in_use_connections):
+            if (sock := connected._sock) is not None:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
         self._heart_client.connection_pool.disconnect(inuse_connections=False)

@@ -38,9 +38,9 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="expirebridge-leases", daemon=True)
 
     async def begin(self) -> None:
-        """Beat once, before anything is claimed. Raises a ServerError."""
+        """Send the first heartbeats, before anything is claimed. Raises a ServerError."""
         for consumer in self._key_router.consumers:
-            consumer.take_beat(await asyncio.to_thread(consumer.leases.beat))
+            consumer.take_heartbeat(await asyncio.to_thread(consumer.leases.send_heartbeat))
 
     def start(self) -> None:
         """Go on in the thread; its answers come on the running event loop."""
@@ -54,15 +54,15 @@ class Heartbeat:
         self.hurry()
 
     def hurry(self) -> None:
-        """Beat at once: the answer may have news."""
+        """Send heartbeats at once: the answers may have news."""
         self._wake.set()
 
     def fall_silent(self) -> None:
-        """Stop beating, without leaving: all leases lapse."""
+        """Send no more heartbeats, without leaving: all leases lapse."""
         self._stopping = True
 
     def stop(self) -> None:
-        """Stop beating, and leave if the server answers."""
+        """Send no more heartbeats, and leave if the server answers."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:
@@ -78,16 +78,16 @@ class Heartbeat:
             self._wake.clear()
             if self._stopping:
                 return
-            pause = self._pause if self._beat() else self._short_pause
+            pause = self._pause if self._send_all() else self._short_pause
 
-    def _beat(self) -> bool:
-        """Beat for each consumer; whether all were answered."""
+    def _send_all(self) -> bool:
+        """Send a heartbeat for each consumer; returns True if all were answered."""
         answered, failed = set[ServerHealth](), set[ServerHealth]()
         try:
             for consumer in self._key_router.consumers:
                 health = consumer.session.health
                 try:
-                    self._beat_for(consumer)
+                    self._send(consumer)
                 except ServerError as error:
                     health.failed(ROLE, error)
                     failed.add(health)
@@ -106,7 +106,7 @@ class Heartbeat:
             health.answered(ROLE)
         return not failed
 
-    def _beat_for(self, consumer: PartitionConsumer) -> None:
-        beat = consumer.leases.beat()
+    def _send(self, consumer: PartitionConsumer) -> None:
+        reply = consumer.leases.send_heartbeat()
         with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
-            self._loop.call_soon_threadsafe(consumer.take_beat, beat)
+            self._loop.call_soon_threadsafe(consumer.take_heartbeat, reply)

@@ -153,7 +153,10 @@ class Server:
         }
 
     def start(self, ended: "asyncio.Future[None]") -> None:
-        """Run its roles and beat, until it is closed; `ended` gets the error of one that fails."""
+        """Run its roles and send heartbeats, until it is closed.
+
+        `ended` gets the error of a role that fails.
+        """
         self.heartbeat.start()
         for name, role in self.roles().items():
             task = asyncio.create_task(role, name=name)

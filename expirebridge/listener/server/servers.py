@@ -33,15 +33,15 @@ class Servers(ABC):
 
     @abstractmethod
     async def begin(self) -> None:
-        """Beat once for each consumer, before anything is claimed. Raises a ServerError."""
+        """Send the first heartbeats, before anything is claimed. Raises a ServerError."""
 
     @abstractmethod
     def start(self) -> None:
-        """Go on beating."""
+        """Send further heartbeats."""
 
     @abstractmethod
     def fall_silent(self) -> None:
-        """Stop beating, without leaving: all leases lapse. For any thread."""
+        """Send no more heartbeats, without leaving: all leases lapse. For any thread."""
 
     @abstractmethod
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:

@@ -88,15 +88,15 @@ class SingleServer(Servers):
         return routing.layout
 
     async def begin(self) -> None:
-        """Beat once for each consumer, before anything is claimed. Raises a ServerError."""
+        """Send the first heartbeats, before anything is claimed. Raises a ServerError."""
         await self.node.heartbeat.begin()
 
     def start(self) -> None:
-        """Go on beating."""
+        """Send further heartbeats."""
         self.node.heartbeat.start()
 
     def fall_silent(self) -> None:
-        """Stop beating, without leaving: all leases lapse. For any thread."""
+        """Send no more heartbeats, without leaving: all leases lapse. For any thread."""
         self.node.heartbeat.fall_silent()
 
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:

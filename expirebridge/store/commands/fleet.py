@@ -29,7 +29,7 @@ class FleetListener:
     name: str
     """`<host>:<pid>:<nonce>`."""
     ago: float
-    """Seconds since its last beat."""
+    """Seconds since its last heartbeat."""
     fingerprint: str | None
     """The fingerprint of its functions; None if another client overwrote it."""
 
@@ -39,7 +39,7 @@ class Fleet:
     """The live listeners, and their functions."""
 
     listeners: list[FleetListener]
-    """In the order of their last beats, the longest ago first."""
+    """In the order of their last heartbeats, the longest ago first."""
     codes: dict[str, dict[str, str]]
     """For each fingerprint: the shape of each function's signature, by the function's name."""
 
@@ -51,7 +51,7 @@ def declare(fingerprint: str, shapes: Mapping[str, str]) -> Command[None]:
 
 
 def read_fleet(lease: float) -> Command[Fleet]:
-    """Read code version and functions of each listener that beat within `lease` seconds."""
+    """Read code version and functions of each listener with a heartbeat within `lease` seconds."""
     return script("read_fleet", milliseconds(lease), read=_read_fleet, route=Anywhere())
 
 

@@ -1,4 +1,4 @@
-"""The calls of those who look after a server: who beats, what waits, what the login may do."""
+"""Calls for operators: live listeners, waiting tasks, the rights of the login."""
 
 import math
 from collections import Counter
@@ -37,7 +37,7 @@ class Health:
 
 
 def read_health(lease: float) -> Command[Health]:
-    """See who beat within `lease` seconds, and how long due tasks have waited."""
+    """Read which listeners sent a heartbeat within `lease` seconds, and how long due tasks wait."""
     return script(
         "read_health", milliseconds(lease),
         read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
@@ -46,11 +46,11 @@ def read_health(lease: float) -> Command[Health]:
 
 
 def _joined_health(each: Sequence[Health]) -> Health:
-    """A listener is at work if it beats in every partition."""
-    beating = [
+    """A listener is at work if it sends heartbeats to every partition."""
+    live = [
         name for name in each[0].listeners if all(name in other.listeners for other in each[1:])
     ]
-    return Health(sum(one.overdue for one in each), max(one.waited for one in each), beating)
+    return Health(sum(one.overdue for one in each), max(one.waited for one in each), live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +191,11 @@ class LastBeat:
     name: str
     """`<host>:<pid>:<nonce>`."""
     ago: float
-    """Seconds since its last beat."""
+    """Seconds since its last heartbeat."""
 
 
 def list_listeners(limit: int) -> Command[list[LastBeat]]:
-    """See who has beaten, the latest first; those that died are among them for a while."""
+    """List the listeners by their last heartbeat, the latest first; dead ones stay for a while."""
     return script(
         "list_listeners", limit,
         read=lambda reply: [

@@ -248,7 +248,7 @@ COUNTED = (
 
 
 def count(lease: float) -> Command[Counts]:
-    """Count the tasks in each state, and the listeners that beat within `lease` seconds."""
+    """Count the tasks in each state, and the listeners with a heartbeat within `lease` seconds."""
     return script(
         "count",
         milliseconds(lease),
@@ -278,7 +278,7 @@ def no_counts() -> Counts:
 
 
 def _joined(counts: Sequence[Counts]) -> Counts:
-    """The tasks of all partitions; each listener beats in all of them."""
+    """Add up the tasks of all partitions; each listener sends heartbeats to all of them."""
     sums = {name: sum(getattr(each, name) for each in counts) for name in COUNTED}
     sums["listeners"] = max(each.listeners for each in counts)
     return Counts(**sums, moving=_joined_moves([each.moving for each in counts if each.moving]))

@@ -231,7 +231,7 @@ class Removal(IntEnum):
     """The outcome of removing a series."""
 
     REMOVED = 1
-    CARRIED = 3  # a listener that beats declares it
+    CARRIED = 3  # a live listener declares it
     NOT_FOUND = 5
 
 
