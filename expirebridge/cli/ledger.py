@@ -84,7 +84,7 @@ def prune(
     """
     with opened(url, prefix, ledger, ledger_name) as (server, engine):
         keep = engine.settings.ledger_keep if older_than is None else _seconds(older_than)
-        count = sum(_pruned(partition, keep) for partition in engine.all_books(server))
+        count = sum(_pruned(partition, keep) for partition in engine.all_partitions(server))
     if as_json:
         return print_json({"deleted": count})
     return print_line(f"deleted {count} rows")
@@ -265,7 +265,7 @@ def rebuild_(
                 f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
                 f"{safe_url(settings.url)}: pass --yes if that is meant"
             )
-        for partition in engine.all_books(server):
+        for partition in engine.all_partitions(server):
             partition.rebuild()
     if as_json:
         return print_json({"bound": settings.ledger_name})

@@ -88,10 +88,10 @@ class LedgerEngine:
         self.waiters = DaemonPool(THREADS)
         self._state_caches: dict[PartitionLayout, RelayStateCache] = {}
 
-    def books(
+    def partition(
         self, store: Callable[[], Store], link: Callable[[], object] = lambda: None
     ) -> "LedgerPartition":
-        """Return the ledger in this partition of the server, which can change its node.
+        """Return the ledger in this partition, which can move to another server.
 
         `link` is equal as long as the server is reached on the same connections.
         """
@@ -104,9 +104,9 @@ class LedgerEngine:
         """Return the state that all partitions of one layout share."""
         return self._state_caches.setdefault(relay_store.layout, RelayStateCache(relay_store))
 
-    def all_books(self, server: Partitions) -> list["LedgerPartition"]:
+    def all_partitions(self, server: Partitions) -> list["LedgerPartition"]:
         """Return the ledger in each partition. Raises a ServerError if one does not answer."""
-        return [self.books(partial(_itself, store)) for store in server.each()]
+        return [self.partition(partial(_itself, store)) for store in server.each()]
 
     def close(self) -> None:
         """Close the connections to the database; one in use ends with its call, or the process."""
@@ -174,7 +174,7 @@ class LedgerPartition:
         """Call one of the other methods in a thread, however long it takes."""
         return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
 
-    def pass_once(self, since: float | None = None) -> int:
+    def relay_once(self, since: float | None = None) -> int:
         """Relay a batch in each direction where rows wait; returns the size of the larger one.
 
         Partitions that look at the same moment share the state that was read after `since`, by
@@ -226,7 +226,7 @@ class LedgerPartition:
             made.append(make_ticks(self._engine, self._made, self.name))
         return made[0] > 0
 
-    def take_passed(self) -> list[Passed]:
+    def take_batches(self) -> list[Passed]:
         """Return the batches that were relayed since the last call, for hooks."""
         passed = self.relay.passed
         return [passed.popleft() for _ in range(len(passed))]

@@ -359,11 +359,11 @@ def test_a_ledger_is_looked_at_in_each_node(
         Ledger(ledger).make_tasks(connection, items)
     engine.dispose()
     with (
-        closing(LedgerEngine(settings)) as office,
+        closing(LedgerEngine(settings)) as ledger_engine,
         closing(clients.producer_client(cluster.url, LAYOUT.prefix)) as client,
     ):
-        for books in office.all_books(Partitions(client, prefix=LAYOUT.prefix)):
-            while books.pass_once():
+        for partition in ledger_engine.all_partitions(Partitions(client, prefix=LAYOUT.prefix)):
+            while partition.relay_once():
                 pass
     for number in (0, LAYOUT.count - 1):
         dirty = f"{LAYOUT.prefix_of(number)}:dirty"

@@ -110,16 +110,16 @@ def create_tables(url: URL, made: Tables) -> None:
 
 def fill(settings: Settings, made: Tables) -> None:
     """Bind the ledger as a listener does, and leave tasks: carried, and still to be carried."""
-    office = LedgerEngine(settings)
+    ledger_engine = LedgerEngine(settings)
     with redis.Redis.from_url(settings.url) as client:
         store = Store(client, prefix="expirebridge")
-        books = Books(office.engine, made, store)
-        ours = office.books(lambda: store)
+        books = Books(ledger_engine.engine, made, store)
+        ours = ledger_engine.partition(lambda: store)
         books.insert("carried", func="test.run", params="[]")
-        ours.pass_once()
-        ours.pass_once()
+        ours.relay_once()
+        ours.relay_once()
         books.insert("new", func="test.run", params="[]")
-    office.close()
+    ledger_engine.close()
 
 
 async def nothing_runs(settings: Settings, caplog: pytest.LogCaptureFixture) -> str:

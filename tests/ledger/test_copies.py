@@ -125,8 +125,8 @@ async def test_copies_of_both_elsewhere_run_nothing(
         )
         assert found.level is Level.ERROR
         assert why.endswith(f"{found.message} (reported once)")
-        with closing(LedgerEngine(staging)) as office:
-            await asyncio.to_thread(office.books(lambda: store).rebuild)
+        with closing(LedgerEngine(staging)) as ledger_engine:
+            await asyncio.to_thread(ledger_engine.partition(lambda: store).rebuild)
         await all_run(staging)
 
 
@@ -158,21 +158,21 @@ def test_a_login_that_may_not_ask_redis_who_it_is(
     poor = replace(production, url=f"redis://poor:p@localhost:{original.port}/1")
     with redis.Redis.from_url(poor.url) as client:
         store = Store(client, prefix="expirebridge")
-        with closing(LedgerEngine(poor)) as office:
-            assert office.books(lambda: store).pass_once() == 1
+        with closing(LedgerEngine(poor)) as ledger_engine:
+            assert ledger_engine.partition(lambda: store).relay_once() == 1
         moved = replace(poor, ledger=elsewhere(poor, shared_database, made))
-        with closing(LedgerEngine(moved)) as office:
+        with closing(LedgerEngine(moved)) as ledger_engine:
             with pytest.raises(LedgerUnsuitable, match="does not say which process it is"):
-                office.books(lambda: store).pass_once()
-            office.books(lambda: store).rebuild()
-            assert office.books(lambda: store).pass_once() == 2
+                ledger_engine.partition(lambda: store).relay_once()
+            ledger_engine.partition(lambda: store).rebuild()
+            assert ledger_engine.partition(lambda: store).relay_once() == 2
 
 
 def test_a_bound_ledger_remembers_no_login(production: Settings, made: Tables) -> None:
-    office = LedgerEngine(production)
-    with office.engine.connect() as connection:
+    ledger_engine = LedgerEngine(production)
+    with ledger_engine.engine.connect() as connection:
         met = Met.read(connection.scalar(select(made.passes.c.met)))
-    office.close()
+    ledger_engine.close()
     assert met.partitions == 1
     assert len(met.redis) == len(met.sql) == 1
     assert "@" not in met.text

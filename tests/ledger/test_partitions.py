@@ -128,13 +128,13 @@ def looked_at(with_ledger: Settings, several: Partitions) -> str:
 def test_what_is_seen_is_of_all_partitions(
     books: list[Books], with_ledger: Settings, several: Partitions, client: redis.Redis
 ) -> None:
-    office = LedgerEngine(with_ledger)
-    with closing(office):
-        own = office.all_books(several)
+    ledger_engine = LedgerEngine(with_ledger)
+    with closing(ledger_engine):
+        own = ledger_engine.all_partitions(several)
         for id in IDS:
             books[0].insert(id, 3_600_000)
         for each in own:
-            while each.pass_once():
+            while each.relay_once():
                 pass
     assert re.match(
         r"ok rows are carried; pass \d+ in 4 partitions", looked_at(with_ledger, several)
@@ -169,15 +169,15 @@ def statements_of(engine: Engine) -> Iterator[list[str]]:
 def test_partitions_that_look_at_once_ask_the_ledger_once(
     books: list[Books], with_ledger: Settings, several: Partitions
 ) -> None:
-    with closing(LedgerEngine(with_ledger)) as office:
-        own = office.all_books(several)
+    with closing(LedgerEngine(with_ledger)) as ledger_engine:
+        own = ledger_engine.all_partitions(several)
 
         def look() -> int:
             since = time.monotonic()
-            return sum(each.pass_once(since) for each in own)
+            return sum(each.relay_once(since) for each in own)
 
         look()
-        with statements_of(office.engine) as sent:
+        with statements_of(ledger_engine.engine) as sent:
             assert look() == 0
         assert sum("FROM expirebridge_pass" in one for one in sent) == 1
         assert sum("FROM expirebridge_series" in one for one in sent) == 1
@@ -191,24 +191,24 @@ def test_partitions_that_look_at_once_ask_the_ledger_once(
 def test_a_look_is_not_answered_by_what_was_read_before_it(
     books: list[Books], with_ledger: Settings, several: Partitions
 ) -> None:
-    with closing(LedgerEngine(with_ledger)) as office:
-        own = office.all_books(several)
+    with closing(LedgerEngine(with_ledger)) as ledger_engine:
+        own = ledger_engine.all_partitions(several)
         for each in own:
-            each.pass_once()
+            each.relay_once()
         books[0].insert(in_partition(2), 3_600_000)
-        assert own[2].pass_once() == 1
+        assert own[2].relay_once() == 1
 
 
 def test_one_partition_at_rest_asks_each_side_once(
     engine: Engine, made: Tables, with_ledger: Settings, bridge: Bridge, client: redis.Redis
 ) -> None:
     server = Partitions(clients.producer_client(with_ledger.url), prefix="expirebridge")
-    with closing(LedgerEngine(with_ledger)) as office, closing(server):
-        [books] = office.all_books(server)
-        books.pass_once()
+    with closing(LedgerEngine(with_ledger)) as ledger_engine, closing(server):
+        [partition] = ledger_engine.all_partitions(server)
+        partition.relay_once()
         before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
-        with statements_of(office.engine) as sent:
-            books.pass_once()
+        with statements_of(ledger_engine.engine) as sent:
+            partition.relay_once()
         assert len(sent) == 2
         assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1
 
@@ -248,22 +248,22 @@ async def test_a_notification_reaches_every_partition(
 def test_another_number_of_partitions_waits_until_it_is_bound(
     engine: Engine, made: Tables, with_ledger: Settings, store: Store, client: redis.Redis
 ) -> None:
-    with closing(LedgerEngine(with_ledger)) as office:
-        one = Books(engine, made, store, place=place_of(with_ledger, office.url))
+    with closing(LedgerEngine(with_ledger)) as ledger_engine:
+        one = Books(engine, made, store, place=place_of(with_ledger, ledger_engine.url))
         for id in IDS:
             one.insert(id, 3_600_000)
         one.settle_down()
         client.flushall()
         with Bridge(with_ledger.url) as bridge:
             bridge.create_partitions(COUNT)
-            every = office.all_books(Partitions(store.client, prefix="expirebridge"))
+            every = ledger_engine.all_partitions(Partitions(store.client, prefix="expirebridge"))
             for each in (every[0], every[-1]):  # one that was bound, and a new one
                 with pytest.raises(LedgerUnsuitable, match="another number of partitions"):
                     finish(each.relay.carry())
             for each in every:
                 each.rebuild()
             for each in every:
-                each.pass_once()
+                each.relay_once()
             assert {id for id in IDS if bridge.get(id) is None} == set()
     assert slots_of(one) == {id: LAYOUT.partition_of(id) for id in IDS}
     assert sorted(passes_of(one)) == list(range(COUNT))

@@ -295,11 +295,11 @@ def test_a_pass_that_is_about_to_end_is_not_taken_for_a_loss(
     while next(ending) != "written":
         pass
     monkeypatch.setattr("expirebridge.ledger.partition.time.sleep", lambda _: finish(ending))
-    office = LedgerEngine(with_ledger)
-    ours = office.books(lambda: store)
-    ours.pass_once()
-    office.close()
-    assert [each.rebuilt for each in ours.take_passed()] == []
+    ledger_engine = LedgerEngine(with_ledger)
+    ours = ledger_engine.partition(lambda: store)
+    ours.relay_once()
+    ledger_engine.close()
+    assert [each.rebuilt for each in ours.take_batches()] == []
     assert books.status("a") is Status.SUCCEEDED
 
 

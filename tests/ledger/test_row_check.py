@@ -12,7 +12,7 @@ import pytest
 from expirebridge import Bridge, State
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.hooks import End
-from expirebridge.ledger import partition as ledger_books
+from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome
@@ -52,14 +52,14 @@ class Question:
 
 @pytest.fixture
 def question(monkeypatch: pytest.MonkeyPatch) -> Iterator[Question]:
-    question, ask = Question(), ledger_books.LedgerPartition.ask
+    question, ask = Question(), LedgerPartition.ask
 
-    def held(self: ledger_books.LedgerPartition, ids: Iterable[str]) -> dict[str, RowState]:
+    def held(self: LedgerPartition, ids: Iterable[str]) -> dict[str, RowState]:
         question.asked.set()
         question.may_go_on.wait(30)
         return ask(self, ids)
 
-    monkeypatch.setattr(ledger_books.LedgerPartition, "ask", held)
+    monkeypatch.setattr(LedgerPartition, "ask", held)
     yield question
     question.may_go_on.set()
 
@@ -234,13 +234,13 @@ async def test_a_gate_that_closes_meanwhile_gives_it_back(
     assert ran == [1]
 
 
-async def test_books_that_take_too_long_are_told_from_a_cancellation(
+async def test_a_ledger_that_takes_too_long_is_told_from_a_cancellation(
     books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Also in a task that was cancelled before, where Python 3.11.2 takes one for the other."""
     monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 0.05)
-    office, go_on = ledger_books.LedgerEngine(with_ledger), threading.Event()
-    real = office.books(lambda: store)
+    ledger_engine, go_on = LedgerEngine(with_ledger), threading.Event()
+    real = ledger_engine.partition(lambda: store)
 
     async def clean_up() -> None:
         try:
@@ -255,4 +255,4 @@ async def test_books_that_take_too_long_are_told_from_a_cancellation(
     task.cancel()
     await task
     go_on.set()
-    office.close()
+    ledger_engine.close()

@@ -230,8 +230,8 @@ async def test_a_listener_makes_ticks_also_when_redis_is_emptied(
     engine: Engine, made: Tables, store: Store, url: str, client: redis.Redis, ledger: Ledger
 ) -> None:
     settings = Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
-    with closing(LedgerEngine(settings)) as office:
-        books = Books(engine, made, store, place=place_of(settings, office.url))
+    with closing(LedgerEngine(settings)) as ledger_engine:
+        books = Books(engine, made, store, place=place_of(settings, ledger_engine.url))
     ran: list[int] = []
     witness = Witness()
     with engine.begin() as connection:

@@ -125,8 +125,8 @@ async def test_a_rebuild_by_another_spelling_stops_no_listener(
     async with listening(with_ledger, witness, run=lambda: None):
         books.insert("before", func="test.run", params="[]")
         await witness.until_ended(1, End.SUCCEEDED)
-        with closing(LedgerEngine(other)) as office:
-            await asyncio.to_thread(office.books(lambda: store).rebuild)
+        with closing(LedgerEngine(other)) as ledger_engine:
+            await asyncio.to_thread(ledger_engine.partition(lambda: store).rebuild)
         books.insert("after", func="test.run", params="[]")
         await witness.until_ended(2, End.SUCCEEDED)
         await until_logged(lambda: len(learnt(caplog)) == 2)
@@ -219,16 +219,16 @@ def test_a_pass_asks_neither_side_who_it_is(books: Books, with_ledger: Settings)
         with lock:
             asked.append(str(words[2]))
 
-    with closing(LedgerEngine(with_ledger)) as office:
-        ours = office.books(lambda: books.store)
+    with closing(LedgerEngine(with_ledger)) as ledger_engine:
+        ours = ledger_engine.partition(lambda: books.store)
         books.insert("a", 3_600_000)
-        ours.pass_once()
-        ours.pass_once()  # Redis knows the ledger since the first
-        event.listen(office.engine, "before_cursor_execute", note)
+        ours.relay_once()
+        ours.relay_once()  # Redis knows the ledger since the first
+        event.listen(ledger_engine.engine, "before_cursor_execute", note)
         books.store.client.config_resetstat()
         for number in range(5):
             books.insert(f"{number}", 3_600_000)
-            assert ours.pass_once() == 1
+            assert ours.relay_once() == 1
         # What is under way is not counted.
         assert "cmdstat_info" not in books.store.client.info("commandstats")
     assert len(asked) > 5

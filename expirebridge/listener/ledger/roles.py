@@ -62,11 +62,11 @@ class ConsistencyCheck(LedgerRole):
     role = "comparing with the ledger"
 
     def __init__(
-        self, consumer: SessionOwner, books: "LedgerPartition", gate: LedgerGate, *,
+        self, consumer: SessionOwner, ledger: "LedgerPartition", gate: LedgerGate, *,
         wakeup: Wakeup, pause: float,
     ) -> None:  # fmt: skip
         super().__init__(consumer)
-        self._books = books
+        self._ledger = ledger
         self._gate = gate
         self._wakeup = wakeup
         self._pause = pause
@@ -97,10 +97,10 @@ class ConsistencyCheck(LedgerRole):
         link = self._gate.link
         if link != self._fenced:
             seen = (await link.session.store.run(calls.read_ledger())).number
-            await self._books.run(self._books.fence, seen)
+            await self._ledger.run(self._ledger.fence, seen)
             self._fenced = link
         known = await link.session.store.run(calls.read_ledger())
-        numbers = await self._books.run(self._books.read_beside, known)
+        numbers = await self._ledger.run(self._ledger.read_beside, known)
         if numbers is None or not numbers.agrees_with(known):
             self._doubts += 1
             if self._doubts >= DOUBTS or (numbers is not None and numbers.rebuilding):
@@ -143,21 +143,21 @@ class RelayLoop(LedgerRole):
 
     role = "the relay of the ledger"
     interval = 1.0
-    """Seconds after which it looks in any case: a poke may be lost. All partitions of a listener
-    look at the same moments, so that they can share what they read."""
+    """Seconds after which it looks in any case: a notification may be lost. All partitions of a
+    listener look at the same moments, so that they can share what they read."""
     rest = 0.015
     """Seconds after a look until an end causes another, for each partition that shares the
     connections, and at least as long as that look took: what ends meanwhile shares a pass."""
 
     def __init__(
-        self, consumer: SessionOwner, books: "LedgerPartition", membership: Membership, *,
+        self, consumer: SessionOwner, ledger: "LedgerPartition", membership: Membership, *,
         hooks: Hooks,
     ) -> None:  # fmt: skip
         super().__init__(consumer)
-        self._books = books
+        self._ledger = ledger
         self._membership = membership
         self._hooks = hooks
-        self._poked = asyncio.Event()
+        self._notified = asyncio.Event()
         self._ended = False
         """An attempt ended since the latest look; its row needs a status update."""
         self._rest = 0.0
@@ -167,25 +167,25 @@ class RelayLoop(LedgerRole):
         self._looked = time.monotonic()
         self._error: LedgerError | None = None
 
-    def poke(self) -> None:
+    def notify(self) -> None:
         """Relay at once: a row was committed."""
-        self._poked.set()
+        self._notified.set()
 
     def hear_end(self) -> None:
-        """Look soon: a row is to learn how an attempt ended. Of ends close together, one counts."""
+        """Look soon: an attempt ended, and its row needs a status update. Ends are coalesced."""
         self._ended = True
         if self._is_rested:
-            self._poked.set()
+            self._notified.set()
 
     async def wait(self, pause: float) -> None:
-        """Wait until it is to look and has its turn, or is poked and has its turn."""
+        """Wait until it is to look and has its turn, or is notified and has its turn."""
         while True:
             rest = min(self._rest, pause)
-            if not await self._is_poked(within=rest):
+            if not await self._is_notified(within=rest):
                 self._is_rested = True
                 if not self._ended:
-                    await self._is_poked(within=pause - rest)
-            self._poked.clear()
+                    await self._is_notified(within=pause - rest)
+            self._notified.clear()
             self._ended = self._is_rested = False
             self._rest = self.interval
             now = time.monotonic()
@@ -194,11 +194,11 @@ class RelayLoop(LedgerRole):
                 return
             pause = self._until_next(now)
 
-    async def _is_poked(self, *, within: float) -> bool:
-        """Wait for a poke, for so many seconds; returns whether one came."""
+    async def _is_notified(self, *, within: float) -> bool:
+        """Wait for a notification, for so many seconds; returns True if one came."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
-                return await self._poked.wait()
+                return await self._notified.wait()
         return False
 
     async def run_once(self) -> float:
@@ -210,19 +210,19 @@ class RelayLoop(LedgerRole):
         try:
             carried = await self._make_passes()
         finally:
-            for passed in self._books.take_passed():
-                self._hooks.emit(passed)
+            for batch in self._ledger.take_batches():
+                self._hooks.emit(batch)
         self.report(None)
         took = time.monotonic() - began
         if carried >= FULL:
             await asyncio.sleep(took)
             return 0.0
-        self._rest = max(self.rest * self._books.partitions, took)
+        self._rest = max(self.rest * self._ledger.partitions, took)
         return self._until_next(time.monotonic())
 
     async def _make_passes(self) -> int:
         """Make them however long it takes; what takes long is reported, and goes on."""
-        passes = self._books.begin(self._books.pass_once, time.monotonic())
+        passes = self._ledger.begin(self._ledger.relay_once, time.monotonic())
         try:
             done, _ = await asyncio.wait([passes], timeout=LONG)
             if not done:
@@ -257,8 +257,8 @@ class RetentionLoop:
     interval = 60.0
     """Seconds between two rounds; the less often, the higher the rank is."""
 
-    def __init__(self, books: "LedgerPartition", membership: Membership, *, keep: float) -> None:
-        self._books = books
+    def __init__(self, ledger: "LedgerPartition", membership: Membership, *, keep: float) -> None:
+        self._ledger = ledger
         self._membership = membership
         self._keep = keep
 
@@ -285,7 +285,7 @@ class RetentionLoop:
         count, place = 0, None
         while True:
             began = time.monotonic()
-            pruned = await self._books.begin(self._books.prune, self._keep, place)
+            pruned = await self._ledger.begin(self._ledger.prune, self._keep, place)
             count, place = count + pruned.deleted, pruned.place
             if place is None:
                 return count
@@ -301,16 +301,14 @@ class LedgerRoles:
     ) -> None:  # fmt: skip
         settings = ledger_engine.settings
         self.gate = gate = LedgerGate(consumer)
-        self._books = books = ledger_engine.books(
-            lambda: consumer.session.heart_store, lambda: gate.link
-        )
-        self.row_check = RowCheck(books, gate)
+        ledger = ledger_engine.partition(lambda: consumer.session.heart_store, lambda: gate.link)
+        self.row_check = RowCheck(ledger, gate)
         self._consistency_check = ConsistencyCheck(
-            consumer, books, gate, wakeup=wakeup,
+            consumer, ledger, gate, wakeup=wakeup,
             pause=settings.lease / claiming.BEATS_PER_LEASE,
         )  # fmt: skip
-        self.relay_loop = RelayLoop(consumer, books, membership, hooks=hooks)
-        self._retention_loop = RetentionLoop(books, membership, keep=settings.ledger_keep)
+        self.relay_loop = RelayLoop(consumer, ledger, membership, hooks=hooks)
+        self._retention_loop = RetentionLoop(ledger, membership, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The coroutine of each role, by its name."""

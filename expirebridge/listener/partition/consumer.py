@@ -130,10 +130,10 @@ class PartitionConsumer:
             roles["clock"] = self._due_timer.run()
         return roles
 
-    def poke(self) -> None:
+    def notify_relay(self) -> None:
         """Wake the relay: a row of the ledger was committed."""
         if self._ledger_roles is not None:
-            self._ledger_roles.relay_loop.poke()
+            self._ledger_roles.relay_loop.notify()
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""
