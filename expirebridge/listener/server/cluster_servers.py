@@ -308,7 +308,7 @@ class ClusterServers(Servers):
         if self._ended is not None:
             node.start(self._ended)
 
-    # Who hears which node
+    # The election of subscribers
 
     async def _elect_subscribers(self) -> None:
         """Elect the subscribers of all servers three times a lease; first within a second.

@@ -1,9 +1,9 @@
 -- flags: no-writes
--- Lists listeners, and how long ago they beat.
+-- Lists listeners, and the age of their last heartbeats.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 most names
--- returns  for each listener, the latest beat first: its name, ms since its last beat
+-- returns  for each listener, the latest heartbeat first: its name, ms since then
 --
 -- The names of dead listeners stay until a sweep removes them.
 

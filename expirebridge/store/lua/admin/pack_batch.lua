@@ -5,7 +5,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move, 3 number of the last batch that arrived, 4 lease in ms,
 --          5 what to pack: a state, or 'series', 6 how many to pass over, 7 most to look at
--- returns  number of the batch (0: nothing was packed), 1 if listeners beat here, how many to pass over
+-- returns  number of the batch (0: nothing was packed), 1 if listeners live here, how many to pass over
 --          next time (-1: there are no more), 1 if this database has forgotten batches that arrived, then
 --          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
 --

@@ -3,8 +3,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
--- returns  {for each listener that beat within a lease, the longest silent first: name, ms since its
---          last beat, its code, or '' if another client overwrote that}, then for each fingerprint among
+-- returns  {for each listener with a heartbeat within a lease, the oldest first: name, ms since its
+--          last heartbeat, its code, or '' if another client overwrote that}, then for each fingerprint among
 --          these codes: fingerprint, {name and shape of each function, and the field `#`}
 
 -- include names
@@ -13,11 +13,11 @@
 -- include fleet
 
 -- With ZRANGE, which producers may send, too.
-local beats = redis.call('ZRANGE', listeners_key, now - tonumber(ARGV[2]), '+inf', 'BYSCORE', 'WITHSCORES')
+local listeners = redis.call('ZRANGE', listeners_key, now - tonumber(ARGV[2]), '+inf', 'BYSCORE', 'WITHSCORES')
 local names, ages = {}, {}
-for i = 1, #beats, 2 do
-  names[#names + 1] = beats[i]
-  ages[#ages + 1] = math.max(0, now - tonumber(beats[i + 1]))
+for i = 1, #listeners, 2 do
+  names[#names + 1] = listeners[i]
+  ages[#ages + 1] = math.max(0, now - tonumber(listeners[i + 1]))
 end
 
 local reply, known = { {} }, {}

@@ -4,7 +4,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
 -- returns  pending tasks whose look-at time has passed, ms since the earliest such time (0: none),
---          then the names of the listeners that beat
+--          then the names of the live listeners
 --
 -- Scores are used as they are, although a timer may have been put off: a working listener looks at
 -- every task whose score has passed, and moves it.

@@ -5,8 +5,8 @@
 -- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, and ` ?`
 --          if it passes over many tasks that no listener can run,
 --          5 how many functions this code has, then id and token of each task that it holds
--- returns  now in microseconds, the listener's rank among those that beat, their number,
---          1 if none had beaten for half a lease, the ids that it lost (not those that it
+-- returns  now in microseconds, the listener's rank among the live ones, their number,
+--          1 if none had sent a heartbeat for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
 --          when this database was first written to, 1 if the functions of its code are not declared
 --          completely, fingerprints and how many listeners run each, if there are several, the ms at
@@ -14,7 +14,7 @@
 --
 -- All listeners send a heartbeat when one joins, so each has their new number at once.
 --
--- If none beat for long, the server was away or its clock jumped: no listener died, and every
+-- If none sent a heartbeat for long, the server was away or its clock jumped: no listener died, and every
 -- running task gets one more lease. If the clock went back, times that are now too far ahead are
 -- reduced.
 
@@ -93,15 +93,15 @@ if gap then renew_all('-inf') end
 if last > now then clock_went_back() end
 
 local joined = redis.call('ZADD', listeners_key, now, me) == 1
--- A lease has three beats: after half a lease without one, its listener is not counted.
-local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease / 2, '+inf')
+-- A lease has three heartbeats: after half a lease without one, its listener is not counted.
+local live = redis.call('ZRANGEBYSCORE', listeners_key, now - lease / 2, '+inf')
 local rank = 0
-for _, other in ipairs(beating) do
+for _, other in ipairs(live) do
   if other < me then rank = rank + 1 end
 end
 
-local changed, codes = note_code(beating)
-if changed or joined and #beating > 1 then notify_listeners('beat') end
+local changed, codes = note_code(live)
+if changed or joined and #live > 1 then notify_listeners('beat') end
 -- Until now, tasks that became due behind a task that is left to others were not announced: a heartbeat sent before
 -- its listener began to pass over tasks does not have the `?`.
 if changed and #codes > 0 then notify_listeners(string.format('%.0f', now - lease)) end
@@ -120,5 +120,5 @@ for at = 6, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, birth[2] or '',
+return { now_us, rank, #live, gap and 1 or 0, lost, cancelled, birth[2] or '',
   is_declared() and 0 or 1, codes, next_making and tonumber(next_making) or -1 }

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
--- returns  pending, paused, running, succeeded, failed, cancelled, overdue, listeners that beat; and while
+-- returns  pending, paused, running, succeeded, failed, cancelled, overdue, live listeners; and while
 --          there is a move: its direction ('to ...' or 'from ...'), series, tasks and series that are in a
 --          batch, ms since the mover was last here (-1: not known)
 
