@@ -75,8 +75,10 @@ def _tasks(count: int, func: str, *, delay: float) -> Iterable[dict[str, object]
 def _claim(walk: Walk, codes: int) -> Command[Claim]:
     nonce, settings = new_nonce(), Settings()
     if codes == 1:
-        return claiming.claim(nonce, settings, room=50, idle=True, fingerprint=f"{0:016x}")
-    return claiming.claim_known(nonce, settings, room=50, idle=True, code=f"{0:016x}", walks=[walk])
+        return claiming.claim(nonce, settings, places=50, idle=True, fingerprint=f"{0:016x}")
+    return claiming.claim_known(
+        nonce, settings, places=50, idle=True, code=f"{0:016x}", walks=[walk]
+    )
 
 
 def _claim_often(

@@ -236,8 +236,8 @@ class Traveller:
             attempts: Attempts | None = None
             while True:
                 making = await self._make_ticks()
-                room = limit - len(self.ran) + first
-                claim = await self._claim(room=min(room, 1))
+                left = limit - len(self.ran) + first
+                claim = await self._claim(places=min(left, 1))
                 if claim.tasks:
                     attempts = attempts or await self._begin(stack)
                     done = await self._run(claim, attempts)
@@ -248,7 +248,7 @@ class Traveller:
                     continue
                 due = min((ms for ms in (claim.next_due, making) if ms is not None), default=None)
                 if due is not None and (goal is None or due <= goal):
-                    if not room:
+                    if not left:
                         raise never_idle(self.ran[first:], limit)
                     await self._move(due)
                 elif arrived:
@@ -295,7 +295,7 @@ class Traveller:
         rows = None if self.rows is None else await self.rows.run(self.rows.next_tick)
         return min((ms for ms in (ticked.next, rows) if ms is not None), default=None)
 
-    async def _claim(self, *, room: int) -> Claim:
+    async def _claim(self, *, places: int) -> Claim:
         """Take up what plain commands did, and claim what is due."""
         self._follow()
         await self.exchange()
@@ -303,7 +303,7 @@ class Traveller:
         # The server's state of the ledger was compared just now.
         gate = None if self.rows is None else 0
         return self._store.run(
-            claiming.claim(nonce, self._settings, room=room, idle=True, gate=gate)
+            claiming.claim(nonce, self._settings, places=places, idle=True, gate=gate)
         )
 
     def _follow(self) -> None:

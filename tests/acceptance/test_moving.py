@@ -145,7 +145,7 @@ def test_through_a_pipe(url: str, new_url: str, bridge: Bridge, new: Bridge) -> 
 
 def test_what_is_left_out_is_told(url: str, bridge: Bridge, store: Store, tmp_path: Path) -> None:
     bridge.make_task("mail.send", [], 0, id="runs")
-    assert store.run(claiming.claim("t", Settings(), room=1, idle=True)).tasks
+    assert store.run(claiming.claim("t", Settings(), places=1, idle=True)).tasks
     store.run(claiming.heartbeat("host:1:aa", 10, [], code="c0de"))
     file = tmp_path / "tasks.ndjson"
     result = run("export", file, url=url)

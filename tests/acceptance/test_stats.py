@@ -36,7 +36,7 @@ def busy(bridge: Bridge, store: Store) -> None:
         bridge.make_task("orders.rate", [n], 0)
     end_due_tasks(store)
     bridge.make_task("mail.send", ["works"], 0, id="at-work")
-    assert store.run(claiming.claim("t", Settings(), room=1, idle=True)).tasks
+    assert store.run(claiming.claim("t", Settings(), places=1, idle=True)).tasks
     bridge.make_task("mail.send", ["waits"], "1h", id="waits")
     bridge.make_task("mail.send", ["late"], 0, id="late")
 

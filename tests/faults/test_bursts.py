@@ -32,8 +32,8 @@ LEAD = 1.5
 def test_ten_listeners_share_one_burst(
     server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
-    room = ("--concurrency", "20")
-    with Listeners(server.url, folder, history, *room, lease=LEASE) as listeners:
+    capacity = ("--concurrency", "20")
+    with Listeners(server.url, folder, history, *capacity, lease=LEASE) as listeners:
         for _ in range(LISTENERS):
             listeners.start()
         make(bridge, history, [("recorded.work", [0.01, 0])] * BURST, delay=LEAD)

@@ -270,7 +270,7 @@ class Tasks:
         return task.state if task else None
 
     def claim(self, token: str) -> Command[Claim]:
-        return claiming.claim(token, SETTINGS, room=100, idle=True)
+        return claiming.claim(token, SETTINGS, places=100, idle=True)
 
     def start(self, id: str) -> None:
         """Make a task that is due now, and claim it; its id is its token."""
@@ -430,7 +430,7 @@ def know_the_fleet(tasks: Tasks) -> None:
     assert set(tasks.store.run(fleet.read_fleet(10)).codes) == {"aa", "bb"}
     tasks.bridge.make_task("mail.send", [1], id="known", delay=0)
     walk = claiming.Walk(b"-inf", b"", b"+inf")
-    claim = claiming.claim_known("known", SETTINGS, room=9, idle=True, code="aa", walks=[walk])
+    claim = claiming.claim_known("known", SETTINGS, places=9, idle=True, code="aa", walks=[walk])
     assert [task.id for task in tasks.store.run(claim).tasks] == ["known"]
     tasks.settle("known", "succeeded")
     for listener in ("old", "new"):

@@ -835,7 +835,7 @@ def test_a_purge_that_is_sent_again_says_the_same(
 ) -> None:
     monkeypatch.setattr(clients, "ExponentialWithJitterBackoff", lambda **_: NoBackoff())
     bridge.make_task("mail.send", [], 0, id="a")
-    [task] = store.run(claiming.claim("t", Settings(), room=1, idle=True)).tasks
+    [task] = store.run(claiming.claim("t", Settings(), places=1, idle=True)).tasks
     store.run(claiming.settle([claiming.Settlement("a", task.token, "failed")], Settings()))
     proxy.cut_reply_of("purge")
     with Bridge(proxy.url) as asking:
@@ -940,7 +940,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     if script in {"read_ledger", "relay"}:
         proxy.cut_reply_of(script)
     books.settle_down()
-    [task] = store.run(claiming.claim("t", Settings(), room=1, idle=True, gate=0)).tasks
+    [task] = store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0)).tasks
     settle(store, Settlement(task.id, "t", "succeeded"))
     if script not in proxy.cuts:
         proxy.cut_reply_of(script)
@@ -954,7 +954,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     books.settle_down()
     assert proxy.cuts == {script: 1}
     assert books.status("a") is Status.SUCCEEDED
-    assert store.run(claiming.claim("u", Settings(), room=1, idle=True, gate=0)).tasks == []
+    assert store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks == []
     through.close()
     engine.dispose()
 

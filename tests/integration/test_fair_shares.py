@@ -33,15 +33,15 @@ def make(store: Store, count: int, call: bytes = SEND, name: str = "t") -> None:
 
 
 def claim(
-    store: Store, share: FairShareInput | None, *, room: int = 50, idle: bool = False
+    store: Store, share: FairShareInput | None, *, places: int = 50, idle: bool = False
 ) -> Claim:
-    call = claiming.claim(new_nonce(), Settings(), room=room, idle=idle, share=share)
+    call = claiming.claim(new_nonce(), Settings(), places=places, idle=idle, share=share)
     return store.run(call)
 
 
-def taken(store: Store, share: FairShareInput | None, *, room: int = 50) -> tuple[int, bool]:
+def taken(store: Store, share: FairShareInput | None, *, places: int = 50) -> tuple[int, bool]:
     """How many tasks a claim took, and whether it left some to others."""
-    answer = claim(store, share, room=room)
+    answer = claim(store, share, places=places)
     return len(answer.tasks), answer.shared
 
 
@@ -62,10 +62,10 @@ def test_three_listeners_divide_twenty_tasks(store: Store) -> None:
 
 def test_more_is_due_than_there_is_room_for(store: Store) -> None:
     make(store, 40)
-    assert taken(store, FairShareInput(2, 0), room=5) == (5, False), (
-        "its room is less than its share"
+    assert taken(store, FairShareInput(2, 0), places=5) == (5, False), (
+        "it has fewer places than its share"
     )
-    assert taken(store, FairShareInput(2, 15), room=7) == (5, True), "all that is due counts"
+    assert taken(store, FairShareInput(2, 15), places=7) == (5, True), "all that is due counts"
 
 
 def test_single_tasks_go_to_who_runs_fewer(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_without_what_it_holds_a_claim_has_no_limit_and_learns_how_many_run(stor
     make(store, 20)
     assert claim(store, FairShareInput(2, 0)).running == 10
     assert claim(store, FairShareInput(2, 10)).running == 10
-    answer = claim(store, FairShareInput(2, None), room=5)
+    answer = claim(store, FairShareInput(2, None), places=5)
     assert (len(answer.tasks), answer.shared, answer.running) == (5, False, 15)
     assert claim(store, None).running == -1
 
@@ -104,7 +104,7 @@ def test_what_is_left_keeps_its_place_and_is_the_next_due(
 
 def test_a_resent_claim_finds_its_own(store: Store) -> None:
     make(store, 4)
-    call = claiming.claim("t", Settings(), room=9, idle=True, share=FairShareInput(2, 0))
+    call = claiming.claim("t", Settings(), places=9, idle=True, share=FairShareInput(2, 0))
     first, again = store.run(call), store.run(claiming.resent(call))
     assert sorted(task.id for task in again.tasks) == sorted(task.id for task in first.tasks)
     assert len(again.tasks) == 2
@@ -129,7 +129,7 @@ def join(store: Store, listener: str, code: str, *functions: str) -> Sequence[tu
 
 def claim_known(store: Store, code: str, share: FairShareInput | None) -> Claim:
     call = claiming.claim_known(
-        new_nonce(), Settings(), room=50, idle=False, code=code, walks=WHOLE, share=share
+        new_nonce(), Settings(), places=50, idle=False, code=code, walks=WHOLE, share=share
     )
     return store.run(call)
 
@@ -192,34 +192,34 @@ def test_newer_and_older_code_that_both_know_a_function_divide_its_tasks(store: 
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    rooms=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    capacities=st.lists(st.integers(0, 12), min_size=1, max_size=4),
     rounds=st.lists(st.tuples(st.integers(0, 15), st.integers(0, 6)), min_size=1, max_size=4),
     order=st.randoms(use_true_random=False),
 )
 def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
     store: Store,
     client: redis.Redis,
-    rooms: list[int],
+    capacities: list[int],
     rounds: list[tuple[int, int]],
     order: Random,
 ) -> None:
     """In each round tasks become due and some end. All ask twice, the second time for the rest."""
     client.flushdb()
-    held: list[list[Settlement]] = [[] for _ in rooms]
+    held: list[list[Settlement]] = [[] for _ in capacities]
     made = due = 0
 
     def ask(who: int, share: FairShareInput | None) -> int:
-        room = rooms[who] - len(held[who])
-        if not room:
+        places = capacities[who] - len(held[who])
+        if not places:
             return 0
-        answer = claim(store, share, room=room)
-        assert len(answer.tasks) <= room
+        answer = claim(store, share, places=places)
+        assert len(answer.tasks) <= places
         if share and share.held is not None:
             running = sum(map(len, held))
-            assert len(answer.tasks) <= max(-(-(due + running) // len(rooms)) - share.held, 0)
-            assert answer.shared == (len(answer.tasks) < min(room, due))
+            assert len(answer.tasks) <= max(-(-(due + running) // len(capacities)) - share.held, 0)
+            assert answer.shared == (len(answer.tasks) < min(places, due))
         else:
-            assert len(answer.tasks) == min(room, due)
+            assert len(answer.tasks) == min(places, due)
         held[who] += [Settlement(task.id, task.token, "succeeded") for task in answer.tasks]
         return len(answer.tasks)
 
@@ -227,19 +227,22 @@ def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
         if more:
             make(store, more, name=f"t{made}-")
         made, due = made + 1, due + more
-        for who in range(len(rooms)):
+        for who in range(len(capacities)):
             over, held[who] = held[who][:ending], held[who][ending:]
             if over:
                 store.run(claiming.settle(over, Settings()))
-        before, all_have_room = due, all(len(h) < r for h, r in zip(held, rooms, strict=True))
-        askers = list(range(len(rooms)))
+        before, all_have_places = (
+            due,
+            all(len(h) < r for h, r in zip(held, capacities, strict=True)),
+        )
+        askers = list(range(len(capacities)))
         order.shuffle(askers)
         for who in askers:
-            due -= ask(who, FairShareInput(len(rooms), len(held[who])))
-        assert due < before or not before or not all_have_room, "nobody took anything"
+            due -= ask(who, FairShareInput(len(capacities), len(held[who])))
+        assert due < before or not before or not all_have_places, "nobody took anything"
         for who in askers:
             due -= ask(who, None)
-        assert not due or all(len(h) == r for h, r in zip(held, rooms, strict=True))
+        assert not due or all(len(h) == r for h, r in zip(held, capacities, strict=True))
 
 
 # Listeners

@@ -39,12 +39,12 @@ def begin(store: Store, client: redis.Redis, tasks: dict[str, Any]) -> int:
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(tasks=TASKS, room=st.integers(1, 4), moves=MOVES, guest=ID)
+@given(tasks=TASKS, places=st.integers(1, 4), moves=MOVES, guest=ID)
 def test_a_walk_takes_each_task_of_its_own_once_and_leaves_the_rest(
     store: Store,
     client: redis.Redis,
     tasks: dict[str, Any],
-    room: int,
+    places: int,
     moves: list[str],
     guest: str,
 ) -> None:
@@ -54,7 +54,7 @@ def test_a_walk_takes_each_task_of_its_own_once_and_leaves_the_rest(
     while not finished and step < 60:
         claim = store.run(
             claiming.claim_known(
-                new_nonce(), Settings(), room=room, idle=True, code="aa", walks=[walk]
+                new_nonce(), Settings(), places=places, idle=True, code="aa", walks=[walk]
             )
         )
         taken += [task.id for task in claim.tasks]

@@ -117,7 +117,7 @@ def test_a_task_that_lapsed_twice_is_claimed_alone_and_fails_after_the_third(
     busy = claim(store, idle=False)
     assert ([task.id for task in busy.tasks], busy.alone) == (["innocent"], True)
     store.run(producing.make([new("innocent2")]))
-    call = claiming.claim("u", Settings(), room=100, idle=True)
+    call = claiming.claim("u", Settings(), places=100, idle=True)
     for alone in (store.run(call), store.run(claiming.resent(call))):
         assert ([task.id for task in alone.tasks], alone.alone) == (["poison"], True)
     age(client, "running", "poison", 1)

@@ -39,12 +39,12 @@ def claim(
     code: str,
     walks: Iterable[Walk] = WHOLE,
     *,
-    room: int = 100,
+    places: int = 100,
     token: str = "",
     idle: bool = True,
 ) -> Claim:
     call = claiming.claim_known(
-        token or new_nonce(), Settings(), room=room, idle=idle, code=code, walks=walks
+        token or new_nonce(), Settings(), places=places, idle=idle, code=code, walks=walks
     )
     return store.run(call)
 
@@ -80,7 +80,7 @@ def mixed(store: Store) -> Store:
 
 def test_a_claim_takes_nothing_once_the_fleet_runs_more_than_one_code(mixed: Store) -> None:
     make(mixed, SEND, "a")
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     answer = mixed.run(plain)
     assert (answer.wrong_way, answer.tasks) == (True, [])
     answer = claim(mixed, "aa")
@@ -92,20 +92,20 @@ def test_a_claim_that_looks_for_what_it_knows_is_not_for_a_fleet_of_one_code(sto
     make(store, SEND, "a")
     answer = claim(store, "aa")
     assert (answer.wrong_way, answer.tasks) == (True, [])
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
 
 
 def test_a_resent_claim_finds_its_own_whatever_the_fleet_runs_by_now(store: Store) -> None:
     join(store, "aa", OLD)
     make(store, SEND, "a")
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     store.run(plain)
     join(store, "bb", NEW)
     answer = store.run(claiming.resent(plain))
     assert (answer.wrong_way, ids_of(answer)) == (False, ["a"])
     make(store, RATE, "b")
-    known = claiming.claim_known("u", Settings(), room=9, idle=True, code="bb", walks=WHOLE)
+    known = claiming.claim_known("u", Settings(), places=9, idle=True, code="bb", walks=WHOLE)
     store.run(known)
     store.run(claiming.leave("of aa"))
     join(store, "bb", NEW)
@@ -119,7 +119,7 @@ def test_a_code_in_meta_that_another_client_wrote_loses_nothing(
 ) -> None:
     client.hset("expirebridge:meta", "code", garbage)
     make(mixed, SEND, "a")
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     answer = mixed.run(plain)
     if answer.wrong_way:
         answer = claim(mixed, "aa")
@@ -196,7 +196,7 @@ def test_the_listener_that_died_last_takes_its_knowledge_along(mixed: Store) -> 
     assert claim(mixed, "aa").tasks == []
     mixed.run(claiming.leave("of bb"))
     join(mixed, "aa", OLD)
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(mixed.run(plain)) == ["a"], "it gets its reason as before"
 
 
@@ -204,7 +204,7 @@ def test_older_listeners_beside_one_code_change_nothing(store: Store) -> None:
     beat_without_code(store, "older")
     join(store, "aa", OLD)
     make(store, LOST, "a")
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
 
 
@@ -321,7 +321,7 @@ def test_what_is_not_due_is_not_taken_though_its_timer_is_gone(
 
 def test_a_walk_stops_where_there_is_no_room(mixed: Store) -> None:
     make(mixed, SEND, "s1", "s2", "s3")
-    answer = claim(mixed, "aa", room=2)
+    answer = claim(mixed, "aa", places=2)
     assert ids_of(answer) == ["s1", "s2"]
     assert not answer.walked[0].finished
     walk = Walk(answer.walked[0].score, answer.walked[0].id, b"+inf")
@@ -442,7 +442,7 @@ def test_what_was_claimed_before_others_were_known_of_is_due_again_at_once(
     join(store, "aa", OLD)
     make(store, RATE, "a")
     due = due_of(client, "a")
-    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
     join(store, "bb", NEW)
     assert settle(store, "a", "t", "unknown", "aa") is Settled.LEFT
@@ -484,7 +484,7 @@ def test_arguments_that_do_not_fit_fail_at_once_if_nobody_knows_another_shape(
         join(store, "bb", others)
     make(store, SEND, "a")
     if not claim(store, "aa", token="t").tasks:
-        store.run(claiming.claim("t", Settings(), room=1, idle=True, fingerprint="aa"))
+        store.run(claiming.claim("t", Settings(), places=1, idle=True, fingerprint="aa"))
     assert settle(store, "a", "t", "unfit", "aa") is Settled.DONE
     task = store.run(producing.get("a"))
     assert task is not None
@@ -498,7 +498,7 @@ def test_it_fails_at_once_when_all_that_could_take_it_are_gone(mixed: Store) -> 
     assert settle(mixed, "a", "t", "unfit", "aa") is Settled.LEFT
     mixed.run(claiming.leave("of bb"))
     join(mixed, "aa", OLD)
-    plain = claiming.claim("u", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("u", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(mixed.run(plain)) == ["a"]
     assert settle(mixed, "a", "u", "unfit", "aa") is Settled.DONE
     task = mixed.run(producing.get("a"))

@@ -440,7 +440,7 @@ def test_an_id_that_runs_there_runs_once_more(sides: Sides) -> None:
     migrator = move(old, new)
     new.bridge.run_now("a")
     part = new.parts[new.layout.partition_of("a")]
-    claim = part.run(claiming.claim("t", new.settings, room=1, idle=True))
+    claim = part.run(claiming.claim("t", new.settings, places=1, idle=True))
     assert [one.id for one in claim.tasks] == ["a"]
     old.bridge.make_task("mail.send", [2], HOUR, id="a", if_exists="replace")
     migrator.run_pass()

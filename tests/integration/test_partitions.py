@@ -222,7 +222,9 @@ def test_a_listing_is_in_order_and_goes_on_where_it_ended(apart: Bridge) -> None
 def test_failed_tasks_are_found_the_latest_first(apart: Bridge, stores: list[Store]) -> None:
     apart.make_tasks([{"func": "mail.send", "delay": 0, "id": id} for id in MANY])
     for store in stores:
-        while (claim := store.run(claiming.claim(new_nonce(), SETTINGS, room=1, idle=True))).tasks:
+        while (
+            claim := store.run(claiming.claim(new_nonce(), SETTINGS, places=1, idle=True))
+        ).tasks:
             [task] = claim.tasks
             store.run(
                 claiming.settle([Settlement(task.id, task.token, "failed", text="no")], SETTINGS)

@@ -63,7 +63,7 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
 ) -> None:
     echo = hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)
     assert adopt(store, echo) == [Adoption.ADOPTED]
-    [task] = store.run(claiming.claim("t", Settings(), room=9, idle=True)).tasks
+    [task] = store.run(claiming.claim("t", Settings(), places=9, idle=True)).tasks
     assert adopt(store, echo) == [Adoption.KNOWN]
     store.run(claiming.settle([claiming.Settlement(task.id, "t", "succeeded")], Settings()))
     assert adopt(store, echo) == [Adoption.KNOWN]
@@ -79,7 +79,7 @@ def test_a_key_whose_every_id_is_taken_is_not_run_and_that_is_said(
     bridge.make_task("f.g", [1], 60, id="a")
     bridge.make_task("f.g", args, 0 if finished else 30, id=id_for_key(name))
     if finished:
-        store.run(claiming.claim("t", Settings(), room=9, idle=True))
+        store.run(claiming.claim("t", Settings(), places=9, idle=True))
         store.run(claiming.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
     assert adopt(store, ours, replace(ours, heard=EventKind.EXPIRED)) == [Adoption.NOTHING] * 2
     client.set(name, "", px=60_000)
@@ -123,7 +123,7 @@ def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
     bridge.make_task("f.g", [1], 0, id="a")
     running = how in {"replaced while it ran", "made again"}
     if running:
-        store.run(claiming.claim("t", Settings(), room=9, idle=True))
+        store.run(claiming.claim("t", Settings(), places=9, idle=True))
     if how == "cancelled":
         bridge.cancel("a")
     if how == "made again":
@@ -142,7 +142,7 @@ def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
     store: Store, client: redis.Redis
 ) -> None:
     store.run(reconciling.adopt([hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)], Settings()))
-    store.run(claiming.claim("t", Settings(), room=9, idle=True))
+    store.run(claiming.claim("t", Settings(), places=9, idle=True))
     store.run(claiming.settle([claiming.Settlement("a", "t", "failed", text="x")], Settings()))
     client.set("a:?f.g?[]", "", px=60_000)
     assert adopt(store, hint("a:?f.g?[]", "a", "f.g?[]")) == [Adoption.ADOPTED]
@@ -165,7 +165,7 @@ def test_a_key_whose_id_belongs_to_another_call_gets_an_id_of_its_own(
     # Its timer is the key that was set: a put-off of that key is followed.
     client.expire("a:?f.g?[2]", 3600)
     client.zadd("expirebridge:pending", {other.id: 1})
-    assert store.run(claiming.claim("t", Settings(), room=9, idle=True)).tasks == []
+    assert store.run(claiming.claim("t", Settings(), places=9, idle=True)).tasks == []
 
 
 def test_a_scan_finds_what_no_record_knows_and_follows_edits(
@@ -193,7 +193,7 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
     assert (found, alien) == ([b"new:?f.g?[]"], 1)
     states = {id: store.run(producing.get(id)) for id in ("same", "sooner", "paused")}
     assert [task.state for task in states.values() if task] == ["pending", "pending", "paused"]
-    first = store.run(claiming.claim("t", Settings(), room=9, idle=True)).next_due
+    first = store.run(claiming.claim("t", Settings(), places=9, idle=True)).next_due
     assert first is not None
     assert first / 1000 - time.time() < 61
 
@@ -216,7 +216,7 @@ def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
     store: Store, client: redis.Redis, bridge: Bridge
 ) -> None:
     keys = {id: bridge.make_task("test.note", [], 0, id=id).key for id in ("runs", "ran")}
-    claimed = store.run(claiming.claim("t", Settings(), room=9, idle=True)).tasks
+    claimed = store.run(claiming.claim("t", Settings(), places=9, idle=True)).tasks
     assert len(claimed) == 2
     store.run(claiming.settle([Settlement("ran", "t", "succeeded")], Settings()))
     for id in ("ended early", "due", "paused", "cancelled", "set again", "other"):

@@ -288,7 +288,7 @@ async def test_an_unknown_function_fails_after_a_day(
 ) -> None:
     await async_store.run(producing.make([new("a", call=b"test.f?[]")]))
     client.hset("expirebridge:task:a", "unknown", int(time.time() * 1000) - 86_400_000)
-    claim = await async_store.run(claiming.claim("t", Settings(), room=1, idle=True))
+    claim = await async_store.run(claiming.claim("t", Settings(), places=1, idle=True))
     assert [task.id for task in claim.tasks] == ["a"]
     unknown = claiming.Settlement("a", "t", "unknown", 15, "no handler")
     await async_store.run(claiming.settle([unknown], settings))

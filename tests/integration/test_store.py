@@ -169,7 +169,7 @@ def test_without_memory_a_task_is_refused_whole_but_outcomes_are_recorded(
 def test_a_claim_takes_what_is_due_oldest_first_and_leaves_the_rest(store: Store) -> None:
     past = [new(id, 1_000 + n, relative=False) for n, id in enumerate(("a", "b", "c"))]
     [_, _, _, later] = store.run(producing.make([*reversed(past), new("d", 60_000)]))
-    first = claim(store, room=2)
+    first = claim(store, places=2)
     assert [task.id for task in first.tasks] == ["a", "b"]
     assert first.next_due == 1_002
     second = claim(store)
@@ -223,10 +223,10 @@ def test_a_missing_timer_alone_changes_nothing(store: Store, client: redis.Redis
 
 def test_a_resent_claim_finds_what_it_took(store: Store) -> None:
     store.run(producing.make([new("a"), new("b"), new("c")]))
-    call = claiming.claim("t", Settings(), room=2, idle=True)
+    call = claiming.claim("t", Settings(), places=2, idle=True)
     first = store.run(call).tasks
     assert store.run(claiming.resent(call)).tasks == first
-    unanswered = claiming.resent(claiming.claim("u", Settings(), room=2, idle=True))
+    unanswered = claiming.resent(claiming.claim("u", Settings(), places=2, idle=True))
     assert [task.id for task in store.run(unanswered).tasks] == ["c"]
 
 

@@ -47,7 +47,7 @@ def end_due_tasks(
     settings = Settings()
     ended: list[str] = []
     while True:
-        claim = store.run(claiming.claim(new_nonce(), settings, room=100, idle=True))
+        claim = store.run(claiming.claim(new_nonce(), settings, places=100, idle=True))
         if not claim.tasks:
             return ended
         settlements = [Settlement(one.id, one.token, outcome, delay, reason) for one in claim.tasks]

@@ -96,7 +96,7 @@ class Stage:
         token = f"token-{len(self.tokens)}"
         gate = self.books.numbers()[2]
         tasks = self.store.run(
-            claiming.claim(token, Settings(), room=100, idle=True, gate=gate)
+            claiming.claim(token, Settings(), places=100, idle=True, gate=gate)
         ).tasks
         assert sorted(task.id for task in tasks) == sorted(ids)
         self.tokens |= dict.fromkeys(ids, token)

@@ -22,8 +22,10 @@ def new(
     return producing.NewTask(id=id, call=call, when=when, **given)
 
 
-def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> claiming.Claim:
-    return store.run(claiming.claim(token, Settings(), room=room, idle=idle))
+def claim(
+    store: Store, token: str = "t", *, places: int = 100, idle: bool = True
+) -> claiming.Claim:
+    return store.run(claiming.claim(token, Settings(), places=places, idle=idle))
 
 
 def settle(store: Store, *settlements: Settlement) -> list[Settled]:

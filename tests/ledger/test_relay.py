@@ -33,7 +33,7 @@ def books(engine: Engine, made: Tables, store: Store) -> Books:
 
 
 def claim(store: Store, token: str = "t", gate: int | None = 0) -> list[str]:
-    call = claiming.claim(token, Settings(), room=100, idle=True, gate=gate)
+    call = claiming.claim(token, Settings(), places=100, idle=True, gate=gate)
     return [task.id for task in store.run(call).tasks]
 
 
@@ -478,7 +478,7 @@ def test_what_follows_a_run_can_be_changed_until_then(books: Books, store: Store
     books.change("a", delay_ms=0, due=None)
     books.settle_down()
     assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
-    [task] = store.run(claiming.claim("u", Settings(), room=1, idle=True, gate=0)).tasks
+    [task] = store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks
     row = books.row("a")
     assert RowVersion.read(task.ledger) == (row.generation, row.revision)
     settle(store, Settlement("a", "u", "succeeded"))

@@ -27,7 +27,7 @@ HOUR = 3_600_000
 
 def end(store: Store, outcome: str = "succeeded") -> list[str]:
     """Claim what is due, and end it."""
-    claimed = store.run(claiming.claim("t", Settings(), room=100, idle=True, gate=0)).tasks
+    claimed = store.run(claiming.claim("t", Settings(), places=100, idle=True, gate=0)).tasks
     for task in claimed:
         settle(store, Settlement(task.id, "t", outcome, 0, "ValueError: a secret"))
     return [task.id for task in claimed]
@@ -69,7 +69,7 @@ def test_a_round_has_many_batches_and_every_status(
 def test_a_row_stays_while_its_task_has_not_ended_in_redis(books: Books, store: Store) -> None:
     books.insert("runs")
     books.settle_down()
-    store.run(claiming.claim("t", Settings(), room=100, idle=True, gate=0))
+    store.run(claiming.claim("t", Settings(), places=100, idle=True, gate=0))
     with books.engine.begin() as connection:  # as complete_in does
         connection.exec_driver_sql("UPDATE expirebridge_task SET status = 10, modified = 1")
     assert books.prune_old() == 0

@@ -64,7 +64,7 @@ def turn_back(books: Books, ms: int) -> None:
 
 
 def claim(store: Store, token: str = "t") -> list[str]:
-    call = claiming.claim(token, Settings(), room=100, idle=True, gate=0)
+    call = claiming.claim(token, Settings(), places=100, idle=True, gate=0)
     return [task.id for task in store.run(call).tasks]
 
 

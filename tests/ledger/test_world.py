@@ -121,7 +121,7 @@ def lose_while_written_back(books: Books, client: redis.Redis) -> int | None:
     books.insert("a")
     books.settle_down()
     before = snapshot(client)
-    store.run(claiming.claim("t", Settings(), room=1, idle=True, gate=0))
+    store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0))
     settle(store, Settlement("a", "t", "succeeded"))
     steps = books.relay().bring_back()
     while next(steps) != "dirty read":
@@ -137,7 +137,7 @@ def test_what_the_server_lost_while_it_was_written_back_closes_the_gate(
 ) -> None:
     assert lose_while_written_back(books, client) is None
     books.settle_down()
-    assert store.run(claiming.claim("u", Settings(), room=1, idle=True, gate=0)).tasks == []
+    assert store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks == []
 
 
 def test_without_the_look_at_dirty_it_would_stay_open(books: Books, client: redis.Redis) -> None:
@@ -149,11 +149,11 @@ def revived_by_an_older_row(books: Books, store: Store) -> bool:
     """A pass stalls with a row; meanwhile its task ends. Whether the row would begin it again."""
     books.insert("a")
     books.settle_down()
-    store.run(claiming.claim("t", Settings(), room=1, idle=True, gate=0))
+    store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0))
     settle(store, Settlement("a", "t", "succeeded"))
     books.change("a", ext_string="x")
     finish(books.relay().carry())
-    return bool(store.run(claiming.claim("u", Settings(), room=1, idle=True, gate=0)).tasks)
+    return bool(store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks)
 
 
 def test_what_ended_is_not_begun_again_by_its_row(books: Books, store: Store) -> None:

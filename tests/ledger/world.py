@@ -255,7 +255,7 @@ class World:
             return
         self._let_time_pass()
         token = f"{self.random.getrandbits(60):x}"
-        call = claiming.claim(token, SETTINGS, room=1, idle=True, gate=gate)
+        call = claiming.claim(token, SETTINGS, places=1, idle=True, gate=gate)
         tasks = self.store.run(call).tasks
         if self.model:
             self.model.claim([task.id for task in tasks], token, gate)

@@ -170,7 +170,7 @@ class Machine(RuleBasedStateMachine):
             delay = 0 if state in ENDS else STEP
             self._make(id, CALLS[0], delay, "t", "reject", ttl=2 * STEP)
         if state in ENDS:
-            self._claim(self.listeners[0], room=1, idle=True)
+            self._claim(self.listeners[0], places=1, idle=True)
             if state != State.RUNNING:
                 self._settle(self.runs[-1], state)
         if state == State.PAUSED:
@@ -454,20 +454,20 @@ class Machine(RuleBasedStateMachine):
             self._adopt(name.decode(), EventKind.LIVE)
 
     @rule(
-        who=st.sampled_from([0, 1]), room=st.sampled_from([1, 2, 100, 100]),
+        who=st.sampled_from([0, 1]), places=st.sampled_from([1, 2, 100, 100]),
         busy=st.booleans(), twice=st.booleans(),
     )  # fmt: skip
-    def claim(self, who: int, room: int, busy: bool, twice: bool) -> None:
-        self._claim(self.listeners[who], room=room, idle=not busy, twice=twice)
+    def claim(self, who: int, places: int, busy: bool, twice: bool) -> None:
+        self._claim(self.listeners[who], places=places, idle=not busy, twice=twice)
 
-    def _claim(self, listener: Life, *, room: int, idle: bool, twice: bool = False) -> None:
+    def _claim(self, listener: Life, *, places: int, idle: bool, twice: bool = False) -> None:
         self.tokens += 1
         token = f"token-{self.tokens}"
         order = self.world.order(State.PENDING)
-        call = claiming.claim(token, SETTINGS, room=room, idle=idle)
+        call = claiming.claim(token, SETTINGS, places=places, idle=idle)
         claimed = self.run(call)
         ids = [task.id for task in claimed.tasks]
-        assert ids == self.model.claim(token, order, room=room, idle=idle)
+        assert ids == self.model.claim(token, order, places=places, idle=idle)
         if twice and ids:
             again = self.run(claiming.resent(call))
             assert sorted(task.id for task in again.tasks) == sorted(ids)
@@ -557,7 +557,7 @@ class Machine(RuleBasedStateMachine):
                 break
             self.world.advance(10 * STEP)
             self._heartbeat(self.listeners[0])
-            self._claim(self.listeners[0], room=100, idle=True)
+            self._claim(self.listeners[0], places=100, idle=True)
         assert all(task.state.finished for task in self.model.tasks.values())
         assert not self.promise.outstanding(), (self.promise, self.model.tasks)
         self.holds()

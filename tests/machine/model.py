@@ -408,11 +408,11 @@ class Model:
                 self._follow_timer(task)
         return found
 
-    def claim(self, token: str, order: Iterable[str], *, room: int, idle: bool) -> list[str]:
+    def claim(self, token: str, order: Iterable[str], *, places: int, idle: bool) -> list[str]:
         """Take due tasks. `order` are the pending ids as the server has them."""
         due = [id for id in order if self.tasks[id].look_at <= self.now]
         taken: list[str] = []
-        for id in due[:room]:
+        for id in due[:places]:
             task = self.tasks[id]
             poison = task.run.lapses >= LAPSES_UNTIL_ALONE
             if poison and (taken or not idle):

@@ -36,7 +36,7 @@ def scan_of(code: CodeVersion | None = None, listeners: int = 1) -> BacklogScan:
 
 def asked(scan: BacklogScan) -> tuple[str, list[Walk]]:
     """The script of the next claim, and its walks."""
-    call = scan.call("t", Settings(), room=9, alone=False, share=None)
+    call = scan.call("t", Settings(), places=9, alone=False, share=None)
     places: list[Any] = list(call.arguments[12:])
     return call.name, [Walk(*places[at : at + 3]) for at in range(0, len(places), 3)]
 

@@ -109,7 +109,7 @@ class BacklogScan:
         nonce: str,
         settings: Settings,
         *,
-        room: int,
+        places: int,
         alone: bool,
         share: FairShareInput | None,
     ) -> Command[Claim]:
@@ -117,16 +117,16 @@ class BacklogScan:
         gate = self._gate_number()
         if not self._walks:
             return claiming.claim(
-                nonce, settings, room=room, idle=alone, fingerprint=self._code.fingerprint.digest,
-                share=share, gate=gate,
+                nonce, settings, places=places, idle=alone,
+                fingerprint=self._code.fingerprint.digest, share=share, gate=gate,
             )  # fmt: skip
         self._go_back()
         self._begin_pass()
         self._sent = self._in_turn()
         walks = [self._walks[way] for way in self._sent]
         return claiming.claim_known(
-            nonce, settings, room=room, idle=alone, code=self._code.text, walks=walks, share=share,
-            gate=gate,
+            nonce, settings, places=places, idle=alone, code=self._code.text, walks=walks,
+            share=share, gate=gate,
         )  # fmt: skip
 
     def _gate_number(self) -> int | None:

@@ -28,15 +28,15 @@ logger = logging.getLogger("expirebridge")
 
 ROLE = "claiming"
 RETRY_PAUSE = 0.1
-NO_ROOM = "its listener had no room for it when the claim was answered"
+NO_PLACES = "its listener had no room for it when the claim was answered"
 
 
 class Claimer:
     """Claims due tasks and starts them, at each wake-up.
 
-    It reserves room before it asks, and takes no more than its listener's share, unless others let
-    the rest lie. A task whose listeners died twice runs alone in its process: if
-    one waits, nothing more is claimed until the process is idle, and then that task.
+    It acquires places before it asks, and takes no more than its listener's share, unless others
+    let the rest lie. A task whose listeners died twice runs alone in its process: if one waits,
+    nothing more is claimed until the process is idle, and then that task.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Claimer:
                 await self._wakeup.wait()
 
     async def _claim_what_is_due(self) -> None:
-        """Claim until nothing more is due, or there is no room."""
+        """Claim until nothing more is due, or no place is free."""
         if (
             responsiveness := self._consumer.session.responsiveness
         ) is not None and responsiveness.lost:
@@ -143,12 +143,12 @@ class Claimer:
         """Claim once, resending until there is an answer: what was claimed must not be lost.
 
         A server that does not answer in time keeps no places from other consumers: what a late
-        answer brings must find room again. Only a listener that stops gives up, after one resend
+        answer brings must find places again. Only a listener that stops gives up, after one resend
         more, and leaves what it may have claimed to its lease.
         """
         alone = self._capacity.is_exclusive(self._wakeup)
         call = self._scan.call(
-            new_nonce(), self._settings, room=places, alone=alone,
+            new_nonce(), self._settings, places=places, alone=alone,
             share=self._fair_share.share(places),
         )  # fmt: skip
         self._due_timer.notice_claim()
@@ -208,7 +208,7 @@ class Claimer:
         self._give_up_places(responsiveness)
 
     def _give_up_places(self, responsiveness: Responsiveness | None) -> None:
-        """Leave what is reserved; also the whole room, if others can use it."""
+        """Release the places; also the exclusive use of all, if others can use them."""
         places, self._places = self._places, 0
         self._capacity.release(places)
         if responsiveness is not None:
@@ -241,12 +241,12 @@ class Claimer:
             return claim
         if alone and not self._capacity.is_exclusive(self._wakeup):
             brought = 0
-        places = await self._find_room(brought, until)
+        places = await self._find_places(brought, until)
         for task in claim.tasks[places:]:
-            self._executor.give_back(task, self._consumer, NO_ROOM)
+            self._executor.give_back(task, self._consumer, NO_PLACES)
         return replace(claim, tasks=claim.tasks[:places])
 
-    async def _find_room(self, wanted: int, until: float) -> int:
+    async def _find_places(self, wanted: int, until: float) -> int:
         """Wait in line for so many places; return how many there were by that time (monotonic).
 
         Other consumers reserve more than they fill, and leave the rest in a moment.

@@ -111,23 +111,23 @@ def claim(
     token: str,
     settings: Settings,
     *,
-    room: int,
+    places: int,
     idle: bool,
     fingerprint: str = "",
     share: FairShareInput | None = None,
     gate: int | None = None,
 ) -> Command[Claim]:
-    """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce.
+    """Take up to `places` due tasks for a lease, fenced by `token`, a new nonce.
 
     `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
-    Without a `share` it takes what there is room for; without a `gate`, no task of a ledger: it is
-    the number of the pass that the server must have seen.
+    Without a `share` it fills the places; without a `gate`, no task of a ledger: it is the number
+    of the batch that the server must have seen.
     """
     limit = _limit(share) if share else ()
     if gate is not None:
         limit = (*(limit or ("", "")), gate)
     return script(
-        "claim", *_common(token, settings, room, idle), fingerprint, *limit,
+        "claim", *_common(token, settings, places, idle), fingerprint, *limit,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 
@@ -136,7 +136,7 @@ def claim_known(
     token: str,
     settings: Settings,
     *,
-    room: int,
+    places: int,
     idle: bool,
     code: str,
     walks: Iterable[Walk],
@@ -152,9 +152,9 @@ def claim_known(
     if share:
         codes = " ".join(f"{code} {count}" for code, count in share.codes)
         limit = (*_limit(share), number, codes)
-    places = [part for walk in walks for part in walk]
+    positions = [part for walk in walks for part in walk]
     return script(
-        "claim_known", *_common(token, settings, room, idle), code, *limit, *places,
+        "claim_known", *_common(token, settings, places, idle), code, *limit, *positions,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 
@@ -167,10 +167,10 @@ _RESEND = 6
 """The place of the argument that says whether a claim is a resend."""
 
 
-def _common(token: str, settings: Settings, room: int, idle: bool) -> tuple[Argument, ...]:
+def _common(token: str, settings: Settings, places: int, idle: bool) -> tuple[Argument, ...]:
     """The arguments that both claims have."""
     return (
-        token, milliseconds(settings.lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES,
+        token, milliseconds(settings.lease), min(places, MAX_CLAIM), MAX_CLAIM_BYTES,
         int(idle), milliseconds(settings.keep_failed), 0,
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ local function is_ledger_blocked()
 end
 
 -- The arguments that both claiming scripts have: see claim.lua.
-local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local token, lease, places, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
 local listeners, held = tonumber(ARGV[10]), tonumber(ARGV[11])
 

@@ -2,10 +2,10 @@
 -- Claims due tasks for a listener: the one step that decides who runs what, and that it is time.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 room (most tasks to
+-- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 places (most tasks to
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the listener's
---          fingerprint, or ''; if others beat, too: 10 how many listeners, and if it is to take no more
+--          fingerprint, or ''; if others live, too: 10 how many listeners, and if it is to take no more
 --          than its share: 11 how many tasks it runs (else ''); and if it has a ledger: 12 the number of
 --          the batch that must have been relayed here, or '' while nothing of it is to be claimed
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
@@ -13,7 +13,7 @@
 --          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose
 --          records are missing or broken, 1 if nothing was claimed because the fleet runs more than
 --          one code, 2 if because the first due task is of a ledger, and blocked: then `claim_known` is
---          to be sent; how many tasks run now if others beat, or -1; then
+--          to be sent; how many tasks run now if others live, or -1; then
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:
 --          {call (if another name than the id's own is the trigger key's), and the first RARE of
@@ -33,14 +33,14 @@ if claimed == 0 and ARGV[9] ~= '' and fleet_code and fleet_code ~= ARGV[9] then
   return reply
 end
 local running = listeners and redis.call('ZCARD', state_set('running'))
-if claimed == 0 and room > 0 then
+if claimed == 0 and places > 0 then
   local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0,
-    room)
-  local most = room
-  -- Whoever runs nothing may take one in any case.
+    places)
+  local most = places
+  -- A listener that runs nothing may take one in any case.
   if held and ids[1] and (ids[3] or held > 0) then
     local due = #ids / 2
-    if due == room then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
+    if due == places then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
     most = share_of(due, running, listeners)
   end
   -- For one, this would be a command more.

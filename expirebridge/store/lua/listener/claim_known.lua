@@ -107,7 +107,7 @@ local function take_or_leave(id, due)
   left = left + 1
 end
 
-local function is_full() return claimed >= room or bytes >= max_bytes or reply[3] ~= 0 end
+local function is_full() return claimed >= places or bytes >= max_bytes or reply[3] ~= 0 end
 
 local function scan(score, id, last, most)
   local from = id == '' and redis.call('ZCOUNT', set, '-inf', '(' .. score) or rank_behind(set, score, id)
