@@ -98,7 +98,7 @@ class Met:
 def check_numbers(numbers: RelayState | RelayProgress, known: RedisCheckpoint) -> None:
     """Raise LedgerUnsuitable unless server and ledger have the same pairing id and batch numbers.
 
-    A server that knows no ledger may have lost everything.
+    A server without a checkpoint may have lost everything.
     """
     if known.nonce not in {"", numbers.nonce}:
         raise LedgerUnsuitable(f"Redis belongs to another ledger. {REBUILD}")
@@ -121,7 +121,7 @@ def check_partitions(met: Met, partitions: int) -> None:
 def check_sides(met: Met, seen: Seen, known: RedisCheckpoint) -> None:
     """Raise LedgerUnsuitable unless one side is as it was, and what it says of the other holds.
 
-    If Redis knows no ledger, both must be as they were: then it lost everything.
+    If Redis has no checkpoint, it lost everything; then both must be as they were.
     """
     place = seen.place
     same_run = seen.run is not None and seen.run == met.run

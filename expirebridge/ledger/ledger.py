@@ -180,7 +180,7 @@ class Ledger:
         `if_exists="reject"` raises TaskExists, and `"replace"` puts the new one in its place (a
         running one runs to its end first). All else is as in `Bridge.make_task`.
 
-        Returns the task, of which only the database knows `created` and `modified`. Raises
+        Returns the task; `created` and `modified`, which the database sets, are None. Raises
         InvalidTask if it cannot be, TaskExists, and LedgerUnsuitable if this is not the ledger's
         database, or if its tables are of another version. What your database or its driver raises
         is passed on. After TaskExists and InvalidTask your transaction can go on.
@@ -246,8 +246,8 @@ class Ledger:
         is stopped if it is async or has a process of its own.
 
         Returns, of an `id`, cancelled, finished (it has ended, or was cancelled before) or not
-        found; of an `ext`, how many unfinished tasks are cancelled that were not before. Whether a
-        handler runs, only Redis knows. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        found; of an `ext`, how many unfinished tasks are cancelled that were not before. Only
+        Redis has whether a handler runs. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
         """
         check_transaction(session)
         by_id, values = self._which(id, ext)
@@ -369,7 +369,7 @@ class Ledger:
     def get_series(self, session: Transaction, id: str) -> Series | None:
         """Return a series as it is in your transaction; None if there is none.
 
-        When its last tick began, and how late, only Redis knows: those fields are None. Raises
+        The start and the lateness of its last tick are in Redis only: those fields are None. Raises
         InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
         """
         adapter = self._adapter(session)

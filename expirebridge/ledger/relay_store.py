@@ -197,10 +197,10 @@ class RelayStore:
         return expected.number + 1
 
     def fence(self, seen: int) -> None:
-        """Take a number, whichever is the next: passes that stalled are fenced out.
+        """Take the next number, so that batches that stalled are fenced out.
 
-        `seen` is the number of the last pass that the server has seen. A ledger that is below was
-        restored to earlier: it keeps its number, or nobody would notice.
+        `seen` is the number of the last batch that the server has seen. A ledger that is below was
+        restored to earlier: it keeps its number, or the loss would go unnoticed.
         """
         passes = self._passes
         with self.engine.begin() as connection:

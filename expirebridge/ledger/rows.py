@@ -44,7 +44,7 @@ SqlRow = sqlalchemy.Row[Any]
 class LedgerTask:
     """A task of the ledger, as its row was when it was read.
 
-    Redis knows more: `Bridge.get` tells who runs it, and its history.
+    Redis has more: `Bridge.get` returns who runs it, and its history.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """The ledger's tables and their columns.
 
 Times are whole milliseconds since 1970 on the database's clock, unless a column says otherwise.
-Redis knows when a task is due, who runs it, and its attempts. The row knows that the task exists,
-its arguments, what the application wants of it, and its final status.
+Redis has the due time of a task, the listener that runs it, and its attempts. The row has the
+task's arguments, the state that the application wants, and its final status.
 """
 
 from dataclasses import dataclass

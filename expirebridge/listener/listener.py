@@ -217,7 +217,7 @@ class Listener:
 
         With `take_signals`, SIGTERM and SIGINT stop it, SIGTSTP suspends it, and SIGCONT resumes
         it: for a process that does nothing else.
-        `parent` is the process that started this one as a worker: it learns when this is ready.
+        `parent`, the process that started this one as a worker, is notified when this is ready.
         If it is cancelled, it gives back what it runs, without the grace time.
 
         Raises a ServerError if the server cannot be used at the start (later it is waited for),
@@ -339,7 +339,7 @@ class Listener:
 
 
 def _log_end(running: asyncio.Task[None]) -> None:
-    """Log what ended a listener in a program, which may learn of it only much later."""
+    """Log the error that ended a listener in a program, which may see it only much later."""
     if not running.cancelled() and (error := running.exception()) is not None:
         logger.critical("the listener has ended: %s", error, extra=event("ended"), exc_info=error)
 

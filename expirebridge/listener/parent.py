@@ -18,11 +18,11 @@ import time
 from typing import Self
 
 VARIABLE = "EXPIREBRIDGE_WORKER"
-"""The environment variable by which a new process learns that it is a worker: its number, a colon,
-and the file descriptor of its socket."""
+"""The environment variable that makes a new process a worker: its number, a colon, and the file
+descriptor of its socket."""
 RELOADER = "EXPIREBRIDGE_RELOADER"
-"""The environment variable by which a new process learns that `listen --reload` has started it: the
-number of that process."""
+"""The environment variable of a process that `listen --reload` has started: the number of that
+process."""
 LOOKS_EVERY = 0.5
 """Seconds between looks whether that process is still there: it shares no socket with this one."""
 READY = b"r"

@@ -99,7 +99,7 @@ class LoadResult(StrEnum):
     SAME = "there already"
     REPLACED = "replaced"
     NEWER = "left as it is"  # the server has those of a newer expirebridge
-    SCRIPTS = "loaded as scripts"  # the server knows no functions: Redis before 7
+    SCRIPTS = "loaded as scripts"  # the server has no functions: Redis before 7
 
 
 @dataclass(frozen=True, slots=True)

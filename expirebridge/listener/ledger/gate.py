@@ -37,7 +37,7 @@ class LedgerGate:
 
     @property
     def number(self) -> int | None:
-        """The number of the pass that the server must have seen; None while it is closed."""
+        """The number of the batch that the server must have seen; None while it is closed."""
         if self._opened == self.link:
             return self._number
         self.wanted.set()

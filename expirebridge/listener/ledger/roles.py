@@ -28,7 +28,7 @@ logger = logging.getLogger("expirebridge")
 
 CLOSED_PAUSE = 0.1
 DOUBTS = 3
-"""How often in a row the numbers must differ before an open gate is closed: while a pass ends, its
+"""How often in a row the numbers must differ before an open gate is closed: while a batch ends, its
 rows are stamped a moment before the server has seen it."""
 
 
@@ -56,7 +56,7 @@ class ConsistencyCheck(LedgerRole):
 
     It compares them after each new connection, and regularly.
 
-    After a new connection it first takes a number, once: a pass that stalled before cannot end.
+    After a new connection it first takes a number, once: a batch that stalled before cannot end.
     """
 
     role = "comparing with the ledger"
@@ -128,17 +128,17 @@ class ConsistencyCheck(LedgerRole):
 
 
 FULL = 100
-"""Rows of a pass from which on another follows at once, after as long as it took."""
+"""Rows of a batch from which on another follows at once, after as long as it took."""
 LONG = 15.0
-"""Seconds after which a pass that has not ended is reported. A large rebuild may take as long."""
+"""Seconds after which a batch that has not ended is reported. A large rebuild may take as long."""
 
 
 class RelayLoop(LedgerRole):
     """Relays rows of the ledger to the server, and status updates back.
 
-    The listener of the lowest rank makes a pass at each look; others less often, by their rank.
+    The listener of the lowest rank relays at each look; others less often, by their rank.
 
-    Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
+    Those of a lower rank may lack the ledger. If two relay at once, one is fenced out.
     """
 
     role = "the relay of the ledger"
@@ -147,7 +147,7 @@ class RelayLoop(LedgerRole):
     listener look at the same moments, so that they can share what they read."""
     rest = 0.015
     """Seconds after a look until an end causes another, for each partition that shares the
-    connections, and at least as long as that look took: what ends meanwhile shares a pass."""
+    connections, and at least as long as that look took: what ends meanwhile shares a batch."""
 
     def __init__(
         self, consumer: SessionOwner, ledger: "LedgerPartition", membership: Membership, *,
@@ -202,13 +202,13 @@ class RelayLoop(LedgerRole):
         return False
 
     async def run_once(self) -> float:
-        """Make a pass in each direction; returns the seconds to pause.
+        """Relay a batch in each direction; returns the seconds to pause.
 
         Raises a ServerError or a LedgerError.
         """
         began = time.monotonic()
         try:
-            carried = await self._make_passes()
+            carried = await self._relay()
         finally:
             for batch in self._ledger.take_batches():
                 self._hooks.emit(batch)
@@ -220,16 +220,16 @@ class RelayLoop(LedgerRole):
         self._rest = max(self.rest * self._ledger.partitions, took)
         return self._until_next(time.monotonic())
 
-    async def _make_passes(self) -> int:
-        """Make them however long it takes; what takes long is reported, and goes on."""
-        passes = self._ledger.begin(self._ledger.relay_once, time.monotonic())
+    async def _relay(self) -> int:
+        """Relay, however long it takes; what takes long is reported, and goes on."""
+        call = self._ledger.begin(self._ledger.relay_once, time.monotonic())
         try:
-            done, _ = await asyncio.wait([passes], timeout=LONG)
+            done, _ = await asyncio.wait([call], timeout=LONG)
             if not done:
                 self.report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
-            return await passes
+            return await call
         finally:
-            passes.cancel()  # nobody asks for their end when the listener stops
+            call.cancel()  # its end does not matter when the listener stops
 
     def report(self, error: LedgerError | None) -> None:
         """Log that the relay stands still, once for each kind of error, and that it goes on."""

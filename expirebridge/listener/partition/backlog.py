@@ -24,8 +24,8 @@ MOMENT = 1000
 """Milliseconds by which what is announced may have been due before, and still counts as just due:
 the producer's clock and the way to the server are that late."""
 MANY = 100
-"""Tasks that nobody knows, claimed in the time for which one is put off, from which on they are
-passed over. Fewer cost next to nothing."""
+"""Tasks whose functions no listener has, claimed in the time for which one is put off, from which
+on they are passed over. Fewer cost next to nothing."""
 FEW = 50
 
 
@@ -188,7 +188,7 @@ class BacklogScan:
         self._again = True
 
     def _count_strangers(self, claim: Claim, now: int) -> None:
-        """Pass over what nobody knows if there is much of it: to claim it all starves the rest."""
+        """Pass over tasks of unknown functions if there are many: claiming all starves the rest."""
         strangers = sum(not self._code.knows(task.func) for task in claim.tasks)
         if not strangers:
             return

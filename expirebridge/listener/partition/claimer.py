@@ -169,7 +169,7 @@ class Claimer:
             else:
                 session.health.answered(ROLE)
                 if session is not self._consumer.session:
-                    # A superseded primary claimed; its successor knows that, if it reached it.
+                    # A superseded primary claimed; its successor has that if it was replicated.
                     call = claiming.resent(call)
                     continue
                 session.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())

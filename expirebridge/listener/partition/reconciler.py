@@ -48,7 +48,7 @@ def hint_for(name: bytes, heard: EventKind, home: str = "") -> KeyEvent | None:
     try:
         key = parse_key(name, home)
         if key is not None and key.args == IN_RECORD:
-            # Arguments in a record: of our own tasks only. Without a record, nobody knows them.
+            # Arguments in a record: of our own tasks only. Without a record, they are lost.
             return KeyEvent(name, key.id, key.call, heard, "its arguments, '@', are in no record")
     except InvalidKey as error:
         return KeyEvent.of_invalid(name, error, heard)
@@ -63,8 +63,8 @@ AT_ONCE = 2
 MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
 STALE_AFTER = 8.0
-"""Seconds after which an event that still waits is no longer believed. It says that a key is gone,
-and whose key it was only the record knows: that is kept for 15 s after the task succeeded, and
+"""Seconds after which an event that still waits is no longer believed. It says that a key is gone;
+only the record says whose key it was: it is kept for 15 s after the task succeeded, and
 an event may be 5 s old when it is heard."""
 RETRY_PAUSE = 0.2
 ECHO_WAIT = 0.1

@@ -50,9 +50,9 @@ PATIENCE = 2.0
 
 
 async def find_layout(cluster: Cluster, known: SlotMap, settings: Settings) -> PartitionLayout:
-    """How many partitions there are, by the word of the first that knows; a new database gets 16.
+    """The number of partitions, from the first node that has it; a new database gets 16.
 
-    Raises a ServerError if none that answers knows it, and some do not answer.
+    Raises a ServerError if none that answers has it, and some do not answer.
     """
     layout = PartitionLayout(settings.prefix, PARTITIONS_OF_CLUSTER)
     fault: ServerError | None = None
@@ -90,7 +90,7 @@ async def _create(settings: Settings) -> PartitionLayout:
     client = clients.async_producer_client(settings.url, settings.prefix)
     partitions = AsyncPartitions(client, prefix=settings.prefix)
     try:
-        with contextlib.suppress(PartitionsDiffer):  # somebody else was faster, and it knows now
+        with contextlib.suppress(PartitionsDiffer):  # another listener was faster
             await partitions.run(partitions_commands.create_partitions(PARTITIONS_OF_CLUSTER))
         await partitions.run(partitions_commands.read_partitions())
     finally:

@@ -26,7 +26,7 @@ class SettingsMonitor(PeriodicRole):
     """Repeats a listener's first checks once a lease, and reports what has changed.
 
     It leaves out the search for other data, which is for the start and the doctor. And it declares
-    again what its listener knows: names that another client overwrote do not stay wrong.
+    its listener's functions again, in case that another client overwrote their names.
 
     After each check that finds that the server sends no key events, and once after the first that
     finds that it sends them again, it asks for a scan, which finds what the events would have said.

@@ -39,7 +39,7 @@ class RedisCheckpoint(NamedTuple):
     dirty_since: int | None = None
     """The time of the first change that is not written back, in microseconds."""
     run_id: str | None = None
-    """The run id of the server's process; None if it is not told, or was not asked for."""
+    """The run id of the server's process; None if it is hidden, or was not asked for."""
 
     @property
     def behind(self) -> float:

@@ -7,7 +7,7 @@
 -- Codes that relay returns for a row: the record was changed, or stays as it is.
 local APPLIED, KEPT = 1, 2
 local keep_ended = tonumber(ARGV[7]) -- ms
--- Set if the listeners are to be told that a running task was cancelled.
+-- True if the listeners are to be notified that a running task was cancelled.
 local cancels_running = false
 
 -- Ends a task in the state of its row. The row is up to date, so it is not marked dirty.

@@ -5,7 +5,7 @@
 -- ARGV     1 database, 2 nonce of this call, 3 ms to keep a cancelled task, then ids
 -- returns  for each id: 1 done, 3 running, 4 finished, 5 not found, 7 elsewhere
 --
--- A listener learns by its heartbeat that its task was cancelled; the doorbell speeds that up.
+-- The reply to a heartbeat names cancelled tasks to their listener; the doorbell speeds that up.
 
 -- include names
 -- include clock
