@@ -23,7 +23,7 @@ class KnownFunctions:
 
     names: frozenset[str] = frozenset()
     telling: int = 0
-    """How many listeners say what they know."""
+    """How many listeners declare their functions."""
     silent: int = 0
     """How many do not, since another client overwrote what they declared."""
 

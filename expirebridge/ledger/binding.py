@@ -1,4 +1,4 @@
-"""The binding: which Redis and which database a ledger was met in, and whether these are they.
+"""The binding of a ledger to one Redis and one database, and the check that these are they.
 
 One side may change its address, or its server, while the other is as it was. What changes on both
 sides at once may be a copy of both. See docs/adr/0059-a-ledger-is-bound-to-two-databases.md.

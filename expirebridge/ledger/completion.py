@@ -62,7 +62,7 @@ def _reason(row: Row | None, generation: int, revision: int) -> str:
     return "was changed by another transaction"
 
 
-# What lets a handler complete its own task.
+# The means by which a handler completes its own task.
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ logger = logging.getLogger("expirebridge")
 
 
 class DatabaseCheck:
-    """Looks at each database once, when it is first seen: whether it is the ledger's.
+    """Checks once, when a database is first seen, that it is the ledger's.
 
     `url` is that of the ledger's own database; without one, any with its tables is taken for it.
     `engine` is the application's own for it: its sessions need no comparison.

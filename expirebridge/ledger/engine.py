@@ -152,7 +152,7 @@ def translated(url: URL) -> Iterator[None]:
         raise LedgerError(f"the ledger's database cannot be used: {error}") from error
 
 
-# Where the relay's transactions come from: an engine, or something that stands for one.
+# The source of the relay's transactions: an engine, or a substitute.
 
 
 class Transactions(Protocol):

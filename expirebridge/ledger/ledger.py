@@ -246,8 +246,8 @@ class Ledger:
         is stopped if it is async or has a process of its own.
 
         Returns, of an `id`, cancelled, finished (it has ended, or was cancelled before) or not
-        found; of an `ext`, how many unfinished tasks are cancelled that were not before. Only
-        Redis has whether a handler runs. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        found; of an `ext`, how many unfinished tasks are cancelled that were not before. Whether
+        a handler runs is in Redis only. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
         """
         check_transaction(session)
         by_id, values = self._which(id, ext)

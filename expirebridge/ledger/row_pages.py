@@ -1,6 +1,6 @@
 """The rows that wait, and those that were refused, for people: a page at a time.
 
-A million may wait, so each query reads a bounded part of one index. New and lost rows stand
+A million may wait, so each query reads a bounded part of one index. New and lost rows are
 together in `expirebridge_task_todo`, and refused ones are among the last that failed, in
 `expirebridge_task_ended`: of these, up to 10,000 are listed. No index holds the rows that Redis has
 already: they are looked for along the primary key, among 2,000 rows for a page.
@@ -167,7 +167,7 @@ def _due(row: Row) -> datetime | None:
     due = next((row[name] for name in ("due", "at_ms") if isinstance(row[name], int)), None)
     if due is None and isinstance(row["delay_ms"], int) and isinstance(row["written"], int):
         due = row["written"] + row["delay_ms"]
-    # What is paused is due at the end of time.
+    # A paused row is due at the end of time.
     return from_ms(due) if due is not None and due < NEVER else None
 
 

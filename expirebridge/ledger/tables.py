@@ -71,7 +71,7 @@ def tables(metadata: MetaData) -> Tables:
 
     Calling it again returns the same tables. Its `create_all` then creates them, with the view
     `delay_queue` and the version. A tool that only compares tables, such as Alembic, must execute
-    `extras` as well. The tables stand in the MetaData's schema.
+    `extras` as well. The tables are created in the MetaData's schema.
     """
     schema = f"{metadata.schema}." if metadata.schema else ""
     there = [metadata.tables.get(f"{schema}{name}") for name in NAMES]

@@ -167,7 +167,7 @@ def check_tags(tags: object) -> tuple[str, ...]:
 
 def check_given(args: object, kwargs: object) -> None:
     """Raise InvalidTask unless these are a sequence, and a mapping or None."""
-    # What they mostly are stands first: Sequence and Mapping are slow to ask.
+    # The usual types are checked first: checks for Sequence and Mapping are slow.
     if isinstance(args, (str, bytes)) or not isinstance(args, (list, Sequence)):
         raise InvalidTask(
             f"args={_short(args)}: give a list of positional arguments, such as [42, 'hi']; "

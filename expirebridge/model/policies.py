@@ -214,7 +214,7 @@ class Discard(Exception):
         super().__init__(reason)
 
 
-# What happens to a task that is claimed late, because no listener was there when it was due.
+# The policy for a task that is claimed late, because no listener was there when it was due.
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ def check_timeout(timeout: Duration | None) -> float | None:
     return seconds
 
 
-# What `make_task` and `@every` both accept: tags and policies, as a record holds them.
+# Tags and policies, which `make_task` and `@every` both accept, as a record holds them.
 
 
 def policy_fields(

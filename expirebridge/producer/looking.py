@@ -17,7 +17,7 @@ class LookingOperations(OperationGroup):
     """Find tasks, list them and count them."""
 
     def get(self, id: str) -> Command[Task | None]:
-        """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
+        """Return the task of this id as it is now, or None. Raises InvalidTask for an illegal id.
 
         Finished tasks are forgotten after a while: see `docs/reference/states.md`.
         """

@@ -85,7 +85,7 @@ def grants(
     `redis_6` is for Redis 6.2, which lacks functions, and PEXPIRETIME: PTTL is sent in its place.
     `followed` is for a server that may be another one tomorrow: it is asked for its ROLE.
     `clustered` is for a node of a cluster: it is asked who serves which slot.
-    Raises InvalidSetting for a prefix that cannot stand in a rule.
+    Raises InvalidSetting for a prefix that cannot be part of a rule.
     """
     if re.search(r"""[\s"']""", prefix):
         raise InvalidSetting(f"prefix={prefix!r}: a rule cannot hold spaces or quotes")

@@ -35,13 +35,13 @@ _UNMARKED = "EXPIREBRIDGE_UNMARKED "
 _MOVE = "EXPIREBRIDGE_MOVE "
 # Commands of a server with data, which a sentinel lacks.
 _NEEDED = ("SELECT", "EVALSHA", "EVAL")
-# What one node of a cluster refuses: another database, and names whose slots are other nodes'.
+# Refusals of one node of a cluster: another database, and names whose slots are other nodes'.
 _OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "same slot")
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 # How they refuse a key, which they do not name.
 _NO_KEY = re.compile(r"access .*\bkeys?\b")
-# What a node answers for every slot; for one slot that lacks a node, another text.
+# The answer of a node for every slot; for one slot that lacks a node, there is another text.
 _NODE_IS_DOWN = "The cluster is down"
 
 

@@ -1,6 +1,6 @@
 """Loads the Lua scripts: one file per operation, with the shared functions that it includes.
 
-A script is found by its name, in whichever folder of its callers it stands. Its file opens with a
+A script is found by its name, in any folder of callers. Its file opens with a
 line `-- flags: ...`, which becomes its header on servers that know headers (Redis 7 and later,
 Valkey), and pulls shared code in with lines `-- include name`. What is included says in the same
 way what it needs itself. What a script does not use of it is left out.

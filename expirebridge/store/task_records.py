@@ -144,7 +144,7 @@ def json(raw: bytes) -> Any:
 
 # The fields of a task's record, each once: how it is shown, claimed and exported.
 #
-# What every task has (`call`, `args`, `key`, `made`) is read where it is needed; see views.py.
+# The fields of every task (`call`, `args`, `key`, `made`) are read where needed; see views.py.
 
 
 class Field(NamedTuple):

@@ -77,7 +77,7 @@ def _refuse_plain_text(host: str, port: int) -> None:
         raise PlainText(f"{host}:{port} answers in plain text")
 
 
-# What to do if there is no connection with TLS, or one without TLS is refused.
+# The remedy if there is no connection with TLS, or one without TLS is refused.
 #
 # The cause is in the text alone: redis-py, the sentinels and the nodes of a cluster pass on no
 # more.

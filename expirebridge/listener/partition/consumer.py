@@ -147,7 +147,7 @@ class PartitionConsumer:
         """Claim again."""
         self._claimer.resume()
 
-    # What a heartbeat brought
+    # The reply to a heartbeat
 
     def take_heartbeat(self, reply: claiming.HeartbeatReply) -> None:
         """Take the answer to a heartbeat, on the event loop."""

@@ -59,7 +59,7 @@ logger = logging.getLogger("expirebridge")
 
 ROLE = "looking at keys that were heard of"
 AT_ONCE = 2
-"""Batches that are on their way together, when many names wait: a claim stands behind them."""
+"""Batches that are on their way together, when many names wait: a claim waits behind them."""
 MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
 STALE_AFTER = 8.0

@@ -356,9 +356,9 @@ class ClusterServers(Servers):
 
 
 async def _leave(node: Server) -> None:
-    """Close a node on which nothing stands any more."""
+    """Close a node that has no partition any more."""
     await node.connections.cut()
     await node.close()
-    # Somebody may still have sent there, and so connected once more.
+    # A command may still have been sent there, over a new connection.
     await asyncio.sleep(ASK_EVERY)
     await node.connections.close()

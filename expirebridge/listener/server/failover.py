@@ -38,7 +38,7 @@ class FailoverMonitor(PeriodicRole):
         self._primary = primary
         self._node = node
         self._left: ServerConnections | None = None
-        """The one before the present: somebody may still send there, and so connect once more."""
+        """The previous connections: a command may still be sent there, over a new connection."""
         self._hooks = hooks
         # Of its own: handlers may have taken all threads of the event loop's.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="expirebridge-sentinels")

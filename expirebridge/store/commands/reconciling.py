@@ -42,7 +42,7 @@ class KeyEvent:
 
     @classmethod
     def of(cls, key: TriggerKey, name: bytes, heard: EventKind) -> "KeyEvent":
-        """The hint for a key whose name was read. Its arguments must stand in the name."""
+        """The hint for a key whose name was read. Its arguments must be in the name."""
         return cls(name, key.id, key.call, heard)
 
     @classmethod
@@ -79,7 +79,7 @@ class ScanStep:
     alien: int
     """Keys that are not expirebridge's."""
     repaired: list[str]
-    """Tasks whose records stood in no state set, and have a place again."""
+    """Tasks whose records were in no state set, and are in one again."""
     found: list[bytes]
 
 

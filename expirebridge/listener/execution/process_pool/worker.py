@@ -170,7 +170,7 @@ class Process:
         if self._process is not None:
             _kill_group(self._process.pid)
 
-    # What arrives
+    # Messages
 
     def _send(self, data: bytes) -> None:
         self._unsent += data
