@@ -16,7 +16,7 @@ from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.browser.serving import CHROMIUM, OPTIONS, OWN, PATIENCE_MS, Asking, Open, served
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -105,6 +105,6 @@ def engine(ledger: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def books(engine: Engine, store: Store, url: str, ledger: str) -> Books:
+def harness(engine: Engine, store: Store, url: str, ledger: str) -> LedgerHarness:
     place = place_of(Settings(url=url, ledger=ledger), engine.url)
-    return Books(engine, own_tables(), store, place=place)
+    return LedgerHarness(engine, own_tables(), store, place=place)

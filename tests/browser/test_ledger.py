@@ -10,7 +10,7 @@ from playwright.sync_api import expect, sync_playwright
 from expirebridge import Bridge, web
 from expirebridge.ledger import Ledger
 from tests.browser.serving import CHROMIUM, OPTIONS, OWN, PATIENCE_MS, Asking, served
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 HOUR = 3_600_000
 EVIL = "<img src=x onerror=alert(1)>"
@@ -22,12 +22,12 @@ def counts_in(page: str) -> dict[str, str]:
 
 
 async def test_series_of_the_ledger_stand_among_the_others(
-    asking: Asking, books: Books, ledger: str, bridge: Bridge
+    asking: Asking, harness: LedgerHarness, ledger: str, bridge: Bridge
 ) -> None:
     bridge.schedule("in-redis", "db.tidy", every="2h")
     for number in range(101):
         bridge.schedule(f"s{number:03}", "db.tidy", every="3h")
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         Ledger(ledger).schedule(connection, "tenant:7@b", "db.tidy", every="1h")
     async with asking(ledger=ledger) as pages:
         page = (await pages.get("/series")).text
@@ -42,14 +42,14 @@ async def test_series_of_the_ledger_stand_among_the_others(
 
 
 async def test_a_series_of_the_ledger_is_steered_there(
-    asking: Asking, books: Books, ledger: str, bridge: Bridge
+    asking: Asking, harness: LedgerHarness, ledger: str, bridge: Bridge
 ) -> None:
     bridge.schedule("same", "db.tidy", every="2h")
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         Ledger(ledger).schedule(connection, "same", "db.tidy", every="1h")
 
     def paused() -> tuple[bool, bool]:
-        with books.engine.connect() as connection:
+        with harness.engine.connect() as connection:
             there = Ledger(ledger).get_series(connection, "same")
         here = bridge.get_series("same")
         assert here is not None
@@ -70,10 +70,10 @@ async def test_a_series_of_the_ledger_is_steered_there(
         assert paused() == (True, True)
         assert "Done: resumed." in await act("resume", "ledger")
         assert paused() == (True, False)
-        before = len(books.all_rows())
+        before = len(harness.all_rows())
         assert "Done: due now." in await act("run", "ledger")
-        assert len(books.all_rows()) == before + 1
-        books.settle_down()
+        assert len(harness.all_rows()) == before + 1
+        harness.settle_down()
         page = (await pages.get("/series?id=same")).text
     # Of two, the commands take that of the ledger as well.
     assert "a series of the ledger" in page
@@ -81,9 +81,9 @@ async def test_a_series_of_the_ledger_is_steered_there(
 
 
 async def test_where_the_dashboard_may_not_write_it_says_how_to_steer_a_series(
-    asking: Asking, books: Books, ledger: str
+    asking: Asking, harness: LedgerHarness, ledger: str
 ) -> None:
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         Ledger(ledger).schedule(connection, "nightly", "db.tidy", every="1h")
     locked = f"{ledger.replace('///', '///file:')}?mode=ro&uri=true"
     async with asking(ledger=locked, actions=True) as pages:
@@ -107,11 +107,11 @@ async def test_series_of_redis_are_shown_while_the_ledger_is_away(
 
 
 async def test_it_shows_what_waits_and_what_was_refused(
-    asking: Asking, books: Books, ledger: str, client: redis.Redis
+    asking: Asking, harness: LedgerHarness, ledger: str, client: redis.Redis
 ) -> None:
-    books.insert("a", HOUR, ext_string="ann")
-    books.insert("bad", params="no JSON", ext_string=EVIL)
-    books.settle_down()
+    harness.insert("a", HOUR, ext_string="ann")
+    harness.insert("bad", params="no JSON", ext_string=EVIL)
+    harness.settle_down()
     async with asking(ledger=ledger) as pages:
         page = (await pages.get("/ledger")).text
         assert counts_in(page)["refused in a day"] == "1"
@@ -122,7 +122,7 @@ async def test_it_shows_what_waits_and_what_was_refused(
         assert 'href="/task?id=a"' in found
         assert "No task is called so." in (await pages.get("/ledger?ext=bob")).text
         assert (await pages.get("/ledger", params={"ext": "x" * 300})).status_code == 400
-    books.insert("old", HOUR, modified=1)
+    harness.insert("old", HOUR, modified=1)
     client.zadd("expirebridge:dirty", {"a": 1})
     async with asking(ledger=ledger) as pages:
         page = (await pages.get("/ledger")).text
@@ -132,13 +132,13 @@ async def test_it_shows_what_waits_and_what_was_refused(
 
 
 async def test_rows_that_wait_are_listed_and_lead_to_their_tasks(
-    asking: Asking, books: Books, ledger: str
+    asking: Asking, harness: LedgerHarness, ledger: str
 ) -> None:
-    books.insert("waits", HOUR)
-    books.insert("bad", params="no JSON")
-    books.settle_down()
-    books.insert("new", HOUR)
-    books.insert(EVIL[:20], HOUR)
+    harness.insert("waits", HOUR)
+    harness.insert("bad", params="no JSON")
+    harness.settle_down()
+    harness.insert("new", HOUR)
+    harness.insert(EVIL[:20], HOUR)
 
     def cells(page: str) -> dict[str, str]:
         row = r'data-label="Id">(.*?)</td>.*?data-label="Reason">(.*?)</td>'
@@ -158,12 +158,12 @@ async def test_rows_that_wait_are_listed_and_lead_to_their_tasks(
 
 
 async def test_without_arguments_it_shows_no_messages(
-    asking: Asking, books: Books, ledger: str
+    asking: Asking, harness: LedgerHarness, ledger: str
 ) -> None:
-    books.insert("a", status=20, todo=0, message="ValueError: a secret", ext_string="ann")
+    harness.insert("a", status=20, todo=0, message="ValueError: a secret", ext_string="ann")
     async with asking(ledger=ledger) as pages:
         assert "a secret" in (await pages.get("/ledger?ext=ann")).text
-    books.insert("b", status=20, todo=0, message="refused: a secret")
+    harness.insert("b", status=20, todo=0, message="refused: a secret")
     async with asking(ledger=ledger) as pages:
         assert "a secret" in (await pages.get("/ledger?rows=refused")).text
     async with asking(ledger=ledger, redact=web.without_arguments) as pages:
@@ -181,12 +181,12 @@ async def test_a_database_that_is_away_is_an_alarm(asking: Asking) -> None:
 
 
 async def test_the_overview_shows_the_alarms_of_the_ledger(
-    asking: Asking, books: Books, ledger: str
+    asking: Asking, harness: LedgerHarness, ledger: str
 ) -> None:
-    books.settle_down()
+    harness.settle_down()
     async with asking(ledger=ledger) as pages:
         assert "to be carried to Redis" not in (await pages.get("/")).text
-    books.insert("old", HOUR, modified=1)
+    harness.insert("old", HOUR, modified=1)
     async with asking(ledger=ledger) as pages:
         page = (await pages.get("/")).text
     assert "1 row waits to be carried to Redis, the first for" in page
@@ -207,10 +207,10 @@ async def test_without_a_ledger_there_is_no_page(asking: Asking) -> None:
 @pytest.mark.rest
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [375, 1600])
-def test_it_is_used_in_a_browser(books: Books, ledger: str, url: str, width: int) -> None:
-    books.insert("a", HOUR, ext_string="ann")
-    books.insert("bad", params="no JSON", ext_string=EVIL)
-    books.settle_down()
+def test_it_is_used_in_a_browser(harness: LedgerHarness, ledger: str, url: str, width: int) -> None:
+    harness.insert("a", HOUR, ext_string="ann")
+    harness.insert("bad", params="no JSON", ext_string=EVIL)
+    harness.settle_down()
     complaints: list[str] = []
     with (
         served(web.app(url, ledger=ledger, loopback_only=True)) as address,
@@ -238,11 +238,13 @@ def test_it_is_used_in_a_browser(books: Books, ledger: str, url: str, width: int
 
 @pytest.mark.rest
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_one_pages_through_the_rows_in_a_browser(books: Books, ledger: str, url: str) -> None:
+def test_one_pages_through_the_rows_in_a_browser(
+    harness: LedgerHarness, ledger: str, url: str
+) -> None:
     for number in range(60):
-        books.insert(f"r{number:02}", HOUR)
-    books.settle_down()
-    books.insert("fresh", HOUR)
+        harness.insert(f"r{number:02}", HOUR)
+    harness.settle_down()
+    harness.insert("fresh", HOUR)
     with (
         served(web.app(url, ledger=ledger, loopback_only=True)) as address,
         sync_playwright() as playwright,

@@ -14,7 +14,7 @@ from expirebridge.ledger import Ledger
 from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 pytestmark = IN_CHROMIUM
 
@@ -43,7 +43,7 @@ TIMES = """() => [...document.querySelectorAll("time[datetime]:not(.local)")].ma
 
 @pytest.fixture
 def full(
-    url: str, ledger: str, books: Books, bridge: Bridge, store: Store, client: redis.Redis
+    url: str, ledger: str, harness: LedgerHarness, bridge: Bridge, store: Store, client: redis.Redis
 ) -> Iterator[str]:
     """The address of a dashboard on which each table has a row."""
     bridge.make_task("mail.send", [1], 0, id="a", tags=["x"])
@@ -52,11 +52,11 @@ def full(
     bridge.run_series("hourly")
     end_due_tasks(store)
     bridge.run_now("a")
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         Ledger(ledger).schedule(connection, "daily", "db.tidy", every="24h")
-    books.insert("kept", HOUR, ext_string="ann")
-    books.insert("bad", params="no JSON", ext_string="ann")
-    books.settle_down()
+    harness.insert("kept", HOUR, ext_string="ann")
+    harness.insert("bad", params="no JSON", ext_string="ann")
+    harness.settle_down()
     client.zadd("expirebridge:listeners", {"box:77:x": 4_000_000_000_000})
     with served(web.app(url, ledger=ledger, actions=True, loopback_only=True)) as address:
         yield address

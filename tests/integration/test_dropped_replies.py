@@ -65,7 +65,7 @@ from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.series import Removal
 from tests.kit.colours import Ask, asking
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.lua import NAMES
 from tests.kit.proxy import Proxy
 from tests.kit.series import follow, put, retime, series
@@ -935,25 +935,25 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     with engine.begin() as connection:
         create(connection, made)
     through = Store(clients.producer_client(proxy.url), prefix="expirebridge")
-    books = Books(engine, made, through)
-    books.insert("a")
+    harness = LedgerHarness(engine, made, through)
+    harness.insert("a")
     if script in {"read_ledger", "relay"}:
         proxy.cut_reply_of(script)
-    books.settle_down()
+    harness.settle_down()
     [task] = store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0)).tasks
     settle(store, Settlement(task.id, "t", "succeeded"))
     if script not in proxy.cuts:
         proxy.cut_reply_of(script)
     if script == "bind_ledger":
-        books.relay().rebind()
+        harness.relay().rebind()
     if script == "forget_ended":
-        books.settle_down()
-        books.insert("old", status=30, todo=0, modified=1)
-        assert books.prune_old() == 1
-    books.settle_down()
-    books.settle_down()
+        harness.settle_down()
+        harness.insert("old", status=30, todo=0, modified=1)
+        assert harness.prune_old() == 1
+    harness.settle_down()
+    harness.settle_down()
     assert proxy.cuts == {script: 1}
-    assert books.status("a") is Status.SUCCEEDED
+    assert harness.status("a") is Status.SUCCEEDED
     assert store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks == []
     through.close()
     engine.dispose()

@@ -18,7 +18,7 @@ from expirebridge.ledger.tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.databases import SQLITE, DatabaseServer
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.witness import Witness, listening, until_logged
 
 COPIES = "may be copies"
@@ -113,12 +113,12 @@ def fill(settings: Settings, made: Tables) -> None:
     ledger_engine = LedgerEngine(settings)
     with redis.Redis.from_url(settings.url) as client:
         store = Store(client, prefix="expirebridge")
-        books = Books(ledger_engine.engine, made, store)
+        harness = LedgerHarness(ledger_engine.engine, made, store)
         ours = ledger_engine.partition(lambda: store)
-        books.insert("carried", func="test.run", params="[]")
+        harness.insert("carried", func="test.run", params="[]")
         ours.relay_once()
         ours.relay_once()
-        books.insert("new", func="test.run", params="[]")
+        harness.insert("new", func="test.run", params="[]")
     ledger_engine.close()
 
 

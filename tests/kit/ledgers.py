@@ -22,7 +22,7 @@ HERE: Final = Addresses(("here",), "1 expirebridge", "here")
 
 
 @dataclass
-class Books:
+class LedgerHarness:
     """One ledger, with a relay between it and one server."""
 
     engine: Engine

@@ -11,7 +11,7 @@ from expirebridge.model.row_state import RowVersion, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settlement
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import server_ms, settle
 
 HOUR: Final = 3_600_000
@@ -45,25 +45,25 @@ def ask(ledger: Ledger, session: Connection, wish: str, id: str) -> object:
 class Stage:
     """Tasks of a ledger, brought into any state, and what they are once all is at rest."""
 
-    def __init__(self, books: Books, bridge: Bridge, client: redis.Redis) -> None:
-        self.books, self.bridge, self.client = books, bridge, client
-        self.store = books.store
-        self.ledger = Ledger(tables=books.made)
+    def __init__(self, harness: LedgerHarness, bridge: Bridge, client: redis.Redis) -> None:
+        self.harness, self.bridge, self.client = harness, bridge, client
+        self.store = harness.store
+        self.ledger = Ledger(tables=harness.made)
         self.tokens: dict[str, str] = {}
 
     def ask(self, id: str, *wishes: str) -> list[object]:
         """Ask for all of these in one transaction."""
-        with self.books.engine.begin() as session:
+        with self.harness.engine.begin() as session:
             return [ask(self.ledger, session, wish, id) for wish in wishes]
 
     def bring(self, state: str, *ids: str) -> None:
         """Make tasks, in this state."""
         waits = state in {"not relayed yet", "waits"}
         for id in ids:
-            self.books.insert(id, 3 * HOUR if waits else 0)
+            self.harness.insert(id, 3 * HOUR if waits else 0)
         if state == "not relayed yet":
             return
-        self.books.settle_down()
+        self.harness.settle_down()
         if waits:
             return
         self.claim(*ids)
@@ -73,7 +73,7 @@ class Stage:
             state in {"runs, and is to run again", "runs, and is replaced"}
             or "written back" in state
         ):
-            self.books.settle_down()
+            self.harness.settle_down()
         for id in ids if "restarted" in state else ():
             self.bridge.run_now(id)
 
@@ -82,7 +82,7 @@ class Stage:
             case "runs, and is to run again":
                 self.bridge.reschedule(id, "2h")
             case "runs, and is replaced":
-                with self.books.engine.begin() as session:
+                with self.harness.engine.begin() as session:
                     self.ledger.make_task(
                         session, "mail.send", [7], "2h", id=id, if_exists="replace"
                     )
@@ -94,7 +94,7 @@ class Stage:
     def claim(self, *ids: str) -> None:
         """Claim what is due: these tasks."""
         token = f"token-{len(self.tokens)}"
-        gate = self.books.numbers()[2]
+        gate = self.harness.numbers()[2]
         tasks = self.store.run(
             claiming.claim(token, Settings(), places=100, idle=True, gate=gate)
         ).tasks
@@ -103,10 +103,10 @@ class Stage:
 
     def complete(self, id: str) -> None:
         """The handler commits its completion."""
-        row = self.books.row(id)
-        with self.books.engine.begin() as session:
+        row = self.harness.row(id)
+        with self.harness.engine.begin() as session:
             complete(
-                session, self.books.made, ledger="default", id=id, attempt=1,
+                session, self.harness.made, ledger="default", id=id, attempt=1,
                 generation=row.generation, revision=row.revision,
             )  # fmt: skip
 
@@ -115,7 +115,7 @@ class Stage:
 
     def look(self, id: str) -> str:
         """What a task is, once row and record agree. Fails if they do not."""
-        row = self.books.row(id)
+        row = self.harness.row(id)
         record: Any = self.client.hgetall(f"expirebridge:task:{id}")
         state = record.get(b"state", b"pending").decode()
         args = record[b"call"].partition(b"?")[2].decode()

@@ -12,7 +12,7 @@ from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.databases import Database
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def with_ledger(url: str, engine: Engine) -> Settings:
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
+def harness(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> LedgerHarness:
     """The two halves of such a listener's relay."""
-    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
+    return LedgerHarness(engine, made, store, place=place_of(with_ledger, engine.url))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from expirebridge.ledger import Ledger
 from expirebridge.ledger.engine import engine_of
 from expirebridge.settings import Settings
 from expirebridge.testing import run_handler
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.timeout(60)
@@ -93,10 +93,10 @@ def handler(own: Engine, ledger: Ledger) -> Callable[[str], None]:
 
 
 async def test_it_ends_as_in_a_listener(
-    books: Books, with_ledger: Settings, handler: Callable[[str], None]
+    harness: LedgerHarness, with_ledger: Settings, handler: Callable[[str], None]
 ) -> None:
     for what in ENDS:
-        books.insert(what, func="test.run", params=f'["{what}"]')
+        harness.insert(what, func="test.run", params=f'["{what}"]')
     witness = Witness()
     async with listening(replace(with_ledger, concurrency=1), witness, run=handler):
         ended = await witness.until_ended(len(ENDS))

@@ -11,7 +11,7 @@ from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.row_state import SyncState
 from expirebridge.store.client import Store
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 
 pytestmark = pytest.mark.timeout(120)
@@ -36,10 +36,10 @@ def full(engine: Engine, made: Tables, request: pytest.FixtureRequest) -> Iterat
 def test_a_pass_reads_no_more_rows_than_it_carries(
     full: Engine, made: Tables, store: Store
 ) -> None:
-    books = Books(full, made, store)
-    first = finish(books.relay().carry())  # before it, nothing is known of passes
+    harness = LedgerHarness(full, made, store)
+    first = finish(harness.relay().carry())  # before it, nothing is known of passes
     with noted(full) as queries:
-        assert finish(books.relay().carry()) == first == 100
+        assert finish(harness.relay().carry()) == first == 100
     assert len(queries) >= 2
     with full.connect() as connection:
         read = {query[0]: rows_read(connection, query) for query in queries}
@@ -47,16 +47,16 @@ def test_a_pass_reads_no_more_rows_than_it_carries(
 
 
 def test_a_look_at_all_partitions_reads_few_rows(full: Engine, made: Tables) -> None:
-    books = [
+    relay_stores = [
         RelayStore(full, made, name="default", layout=LAYOUT, partition=number)
         for number in range(LAYOUT.count)
     ]
-    for each in books:
+    for each in relay_stores:
         each.begin("nonce", "{}")
     with noted(full) as queries:
-        found = books[0].read_all()
-        books[1].sort(100)
-        books[1].page()
+        found = relay_stores[0].read_all()
+        relay_stores[1].sort(100)
+        relay_stores[1].page()
     assert len(found) == LAYOUT.count
     assert any(each.waiting or each.unsorted for each in found.values())
     assert len(queries) == 3

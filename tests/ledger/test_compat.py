@@ -11,14 +11,14 @@ from expirebridge.errors import InvalidSetting
 from expirebridge.ledger import Tables
 from expirebridge.store.client import Store
 from tests.kit.invoked import app
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 HOUR = 3_600_000
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store) -> Books:
-    return Books(engine, made, store)
+def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:
+    return LedgerHarness(engine, made, store)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tasks
 
 
-def compat(books: Books, folder: Path, url: str, *words: str) -> tuple[int, dict[str, object]]:
-    shown = books.engine.url.render_as_string(hide_password=False)
+def compat(
+    harness: LedgerHarness, folder: Path, url: str, *words: str
+) -> tuple[int, dict[str, object]]:
+    shown = harness.engine.url.render_as_string(hide_password=False)
     result = CliRunner().invoke(
         app, ["compat", "--tasks", str(folder), "--json", *words],
         env={"EXPIREBRIDGE_URL": url, "EXPIREBRIDGE_LEDGER": shown}, catch_exceptions=False,
@@ -39,34 +41,42 @@ def compat(books: Books, folder: Path, url: str, *words: str) -> tuple[int, dict
     return result.exit_code, json.loads(result.stdout)
 
 
-def test_rows_that_were_not_relayed_are_compared(books: Books, folder: Path, url: str) -> None:
-    books.insert("relayed", HOUR)
-    books.settle_down()
-    books.insert("fits", HOUR)
-    assert compat(books, folder, url)[0] == 0
-    books.insert("renamed", HOUR, func="mail.welcome")
-    books.insert("cancelled", HOUR, func="mail.farewell")
-    books.cancel("cancelled")
-    code, found = compat(books, folder, url)
+def test_rows_that_were_not_relayed_are_compared(
+    harness: LedgerHarness, folder: Path, url: str
+) -> None:
+    harness.insert("relayed", HOUR)
+    harness.settle_down()
+    harness.insert("fits", HOUR)
+    assert compat(harness, folder, url)[0] == 0
+    harness.insert("renamed", HOUR, func="mail.welcome")
+    harness.insert("cancelled", HOUR, func="mail.farewell")
+    harness.cancel("cancelled")
+    code, found = compat(harness, folder, url)
     assert (code, found["compared"], found["failing"]) == (3, 3, 1)
 
 
-def test_a_new_life_that_was_not_relayed_is_compared(books: Books, folder: Path, url: str) -> None:
-    books.insert("a", HOUR)
-    books.settle_down()
-    books.change("a", func="mail.welcome", generation=books.row("a").generation + 1, due=None)
-    code, found = compat(books, folder, url)
+def test_a_new_life_that_was_not_relayed_is_compared(
+    harness: LedgerHarness, folder: Path, url: str
+) -> None:
+    harness.insert("a", HOUR)
+    harness.settle_down()
+    harness.change("a", func="mail.welcome", generation=harness.row("a").generation + 1, due=None)
+    code, found = compat(harness, folder, url)
     assert (code, found["failing"]) == (3, 1)
 
 
-def test_only_what_is_due_in_time_is_compared(books: Books, folder: Path, url: str) -> None:
-    books.insert("later", 3 * HOUR, func="mail.welcome")
-    code, found = compat(books, folder, url, "--due-within", "1h")
+def test_only_what_is_due_in_time_is_compared(
+    harness: LedgerHarness, folder: Path, url: str
+) -> None:
+    harness.insert("later", 3 * HOUR, func="mail.welcome")
+    code, found = compat(harness, folder, url, "--due-within", "1h")
     assert (code, found["compared"]) == (0, 0)
     assert found["left_out"] == {"later": 1, "paused": 0}
 
 
-def test_a_password_on_the_command_line_is_refused(books: Books, folder: Path, url: str) -> None:
+def test_a_password_on_the_command_line_is_refused(
+    harness: LedgerHarness, folder: Path, url: str
+) -> None:
     result = CliRunner().invoke(
         app, ["compat", "--tasks", str(folder), "--ledger", "postgresql://a:b@localhost/c"],
         env={"EXPIREBRIDGE_URL": url},

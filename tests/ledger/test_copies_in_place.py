@@ -27,7 +27,7 @@ from tests.kit.copies import (
     plain,
 )
 from tests.kit.databases import MARIADB, POSTGRESQL, SQLITE, DatabaseServer, binary_of
-from tests.kit.ledgers import Books, until
+from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening, until_logged
 
 pytestmark = pytest.mark.timeout(120)
@@ -105,7 +105,7 @@ async def test_copies_under_a_listener(
             changed = in_its_place(server, url, made, copy_redis)
             await asyncio.to_thread(stack.enter_context, changed)
             engine = create_engine(url)
-            Books(engine, made, store).insert("copied", func="test.run", params="[]")
+            LedgerHarness(engine, made, store).insert("copied", func="test.run", params="[]")
             engine.dispose()
             if sides == "sql":
                 await witness.until_ended(3, End.SUCCEEDED)

@@ -29,7 +29,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import RedisCheckpoint
 from tests.faults.link import Link
 from tests.kit.databases import Database, DatabaseServer, Standby, free_port
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
@@ -62,9 +62,9 @@ def with_ledger(url: str, engine: Engine, link: Link | None) -> Settings:
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
+def harness(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> LedgerHarness:
     place = place_of(with_ledger, read_url(with_ledger.ledger or ""))
-    return Books(engine, made, store, place=place)
+    return LedgerHarness(engine, made, store, place=place)
 
 
 @pytest.fixture
@@ -101,17 +101,17 @@ async def others_run(bridge: Bridge, witness: Witness) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_database_that_hangs_holds_up_no_other_task(
-    books: Books, with_ledger: Settings, bridge: Bridge, hanging: Hindrance,
+    harness: LedgerHarness, with_ledger: Settings, bridge: Bridge, hanging: Hindrance,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(1)
         with hanging():
             await until_logged(lambda: WAIT in caplog.text)
             await others_run(bridge, witness)
-        books.insert("b", func="test.note", params="[1]")
+        harness.insert("b", func="test.note", params="[1]")
         await witness.until_ended(5)
         await until_logged(lambda: "the ledger works again" in caplog.text)
     assert caplog.text.count(WAIT) == 1
@@ -120,12 +120,12 @@ async def test_a_database_that_hangs_holds_up_no_other_task(
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["works", "hangs"])
 async def test_a_database_that_hangs_does_not_hold_up_a_stop(
-    books: Books, bridge: Bridge, store: Store, with_ledger: Settings, hanging: Hindrance,
+    harness: LedgerHarness, bridge: Bridge, store: Store, with_ledger: Settings, hanging: Hindrance,
     hangs: bool,
 ) -> None:  # fmt: skip
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
-    books.insert("b", 60_000, func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
+    harness.insert("b", 60_000, func="test.note", params="[1]")
     async with AsyncExitStack() as hung:
         async with listening(with_ledger, witness, note=note) as listener:
             await witness.until_ended(1)
@@ -154,20 +154,20 @@ def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> Non
 
 
 async def test_a_database_that_is_away_is_waited_for(
-    books: Books, with_ledger: Settings, bridge: Bridge, link: Link | None,
+    harness: LedgerHarness, with_ledger: Settings, bridge: Bridge, link: Link | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     if link is None:
         pytest.skip("a file is not away")
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(1)
         link.lead_to(free_port())
         await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
         await others_run(bridge, witness)
-        link.lead_to(books.engine.url.port or 0)
-        books.insert("b", func="test.note", params="[1]")
+        link.lead_to(harness.engine.url.port or 0)
+        harness.insert("b", func="test.note", params="[1]")
         await witness.until_ended(5)
     assert caplog.text.count(WAIT) == 1
     assert caplog.text.count(STANDS) == 1
@@ -216,16 +216,16 @@ def renamed(engine: Engine, name: str = "elsewhere") -> Iterator[None]:
     ids=["newer", "older", "missing"],
 )
 async def test_tables_that_do_not_fit_are_reported_and_nothing_is_sent(
-    unfit: Callable[[Engine], AbstractContextManager[None]], words: str, books: Books,
+    unfit: Callable[[Engine], AbstractContextManager[None]], words: str, harness: LedgerHarness,
     with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
-    with unfit(books.engine):
+    harness.insert("a", func="test.note", params="[1]")
+    with unfit(harness.engine):
         async with listening(with_ledger, witness, note=note):
             await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
             await others_run(bridge, witness)
-        assert books.row("a").todo == SyncState.RELAY
+        assert harness.row("a").todo == SyncState.RELAY
     assert caplog.text.count(words) == 2  # by the relay, and by the gate
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(4)
@@ -260,16 +260,16 @@ def read_only(engine: Engine) -> Iterator[None]:
 
 
 async def test_a_database_that_takes_no_writes(
-    books: Books, with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
+    harness: LedgerHarness, with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if books.engine.dialect.name != "postgresql":
+    if harness.engine.dialect.name != "postgresql":
         pytest.skip("the tests' login may always write there")
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(1)
-        books.insert("b", func="test.note", params="[1]")
-        with read_only(books.engine):
+        harness.insert("b", func="test.note", params="[1]")
+        with read_only(harness.engine):
             await until_logged(lambda: "read-only transaction" in caplog.text)
             await others_run(bridge, witness)
             [found] = await asyncio.to_thread(
@@ -279,7 +279,7 @@ async def test_a_database_that_takes_no_writes(
             assert "read-only transaction" in str(found)
         await witness.until_ended(5)
         async with asyncio.timeout(20):
-            while books.status("a") is not Status.SUCCEEDED:  # noqa: ASYNC110 - no signal
+            while harness.status("a") is not Status.SUCCEEDED:  # noqa: ASYNC110 - no signal
                 await asyncio.sleep(0.02)
 
 
@@ -307,14 +307,14 @@ def read_only_server(engine: Engine) -> Iterator[None]:
 
 
 async def test_a_server_that_takes_no_writes(
-    books: Books, clerk: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
+    harness: LedgerHarness, clerk: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
     async with listening(clerk, witness, note=note):
         await witness.until_ended(1)
-        with read_only_server(books.engine):
-            books.insert("b", func="test.note", params="[1]")
+        with read_only_server(harness.engine):
+            harness.insert("b", func="test.note", params="[1]")
             await until_logged(lambda: "--read-only" in caplog.text)
             await others_run(bridge, witness)
         await witness.until_ended(5)
@@ -322,18 +322,18 @@ async def test_a_server_that_takes_no_writes(
 
 
 async def test_a_file_that_takes_no_writes(
-    books: Books, with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
+    harness: LedgerHarness, with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if books.engine.dialect.name != "sqlite":
+    if harness.engine.dialect.name != "sqlite":
         pytest.skip("a server's logins are another matter")
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
-    url = f"sqlite:///file:{books.engine.url.database}?mode=ro&uri=true"
+    harness.insert("a", func="test.note", params="[1]")
+    url = f"sqlite:///file:{harness.engine.url.database}?mode=ro&uri=true"
     async with listening(replace(with_ledger, ledger=url), witness, note=note):
         await until_logged(lambda: STANDS in caplog.text and WAIT in caplog.text)
         await others_run(bridge, witness)
     assert "readonly database" in caplog.text
-    assert books.row("a").todo == SyncState.RELAY
+    assert harness.row("a").todo == SyncState.RELAY
 
 
 async def test_a_slow_database_delays_its_own_tasks_only(
@@ -344,16 +344,16 @@ async def test_a_slow_database_delays_its_own_tasks_only(
     with Link(engine.url.port, delay=(0.05, 0.1)) as slow:
         there = engine.url.set(port=slow.port)
         settings = Settings(url=url, ledger=there.render_as_string(hide_password=False))
-        books = Books(engine, made, store, place=place_of(settings, there))
+        harness = LedgerHarness(engine, made, store, place=place_of(settings, there))
         witness = Witness()
         for id in "abc":
-            books.insert(id, func="test.note", params="[1]")
+            harness.insert(id, func="test.note", params="[1]")
         async with listening(settings, witness, note=note):
             await others_run(bridge, witness)
             await witness.until_ended(6)
             async with asyncio.timeout(20):
                 while any(  # noqa: ASYNC110 - a row has no event
-                    books.status(id) is not Status.SUCCEEDED for id in "abc"
+                    harness.status(id) is not Status.SUCCEEDED for id in "abc"
                 ):
                     await asyncio.sleep(0.05)
 
@@ -369,12 +369,12 @@ def standby(shared_database: Database) -> Iterator[Standby]:
 
 
 async def test_a_database_in_recovery_is_waited_for(
-    books: Books, standby: Standby, with_ledger: Settings, bridge: Bridge, link: Link,
+    harness: LedgerHarness, standby: Standby, with_ledger: Settings, bridge: Bridge, link: Link,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """A failover of PostgreSQL: for a while the address leads to a standby."""
     witness = Witness()
-    books.insert("a", func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(1)
         link.lead_to(standby.port)
@@ -382,8 +382,8 @@ async def test_a_database_in_recovery_is_waited_for(
         await until_logged(lambda: "read-only transaction" in caplog.text)
         await others_run(bridge, witness)
         standby.promote()
-        own = create_engine(books.engine.url.set(port=standby.port))
-        Books(own, books.made, books.store).insert("b", func="test.note", params="[1]")
+        own = create_engine(harness.engine.url.set(port=standby.port))
+        LedgerHarness(own, harness.made, harness.store).insert("b", func="test.note", params="[1]")
         await witness.until_ended(5)
         own.dispose()
     assert STANDS in caplog.text
@@ -419,18 +419,18 @@ async def test_a_full_disk_is_reported_and_got_over(
     own = create_engine(settings.ledger or "")
     with own.begin() as connection:
         create(connection, made)
-    books = Books(own, made, store, place=place_of(settings, own.url))
+    harness = LedgerHarness(own, made, store, place=place_of(settings, own.url))
     witness, ballast = Witness(), small_disk / "ballast"
-    books.insert("a", func="test.note", params="[1]")
+    harness.insert("a", func="test.note", params="[1]")
     async with listening(settings, witness, note=note):
         await witness.until_ended(1)
-        books.insert("b", HOUR, func="test.note", params="[1]")
+        harness.insert("b", HOUR, func="test.note", params="[1]")
         fill(ballast)
-        books.store.client.zadd("expirebridge:dirty", {"b": 1})
+        harness.store.client.zadd("expirebridge:dirty", {"b": 1})
         await until_logged(lambda: "is full" in caplog.text)
         await others_run(bridge, witness)
         ballast.unlink()
-        books.insert("c", func="test.note", params="[1]")
+        harness.insert("c", func="test.note", params="[1]")
         await witness.until_ended(5)
     assert caplog.text.count(STANDS) == 1
     own.dispose()

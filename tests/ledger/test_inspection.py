@@ -30,7 +30,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.invoked import app
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
@@ -51,49 +51,49 @@ def said(findings: list[Finding]) -> str:
 # Findings
 
 
-def test_a_ledger_that_is_kept_up_with_is_fine(books: Books, look: Look) -> None:
+def test_a_ledger_that_is_kept_up_with_is_fine(harness: LedgerHarness, look: Look) -> None:
     assert said(look()) == "ok rows are carried; pass 0"
-    books.insert("a", HOUR)
-    books.settle_down()
+    harness.insert("a", HOUR)
+    harness.settle_down()
     assert said(look()) == "ok rows are carried; pass 1"
 
 
-def test_rows_that_nobody_carries_are_found(books: Books, look: Look) -> None:
-    books.insert("young", HOUR)
+def test_rows_that_nobody_carries_are_found(harness: LedgerHarness, look: Look) -> None:
+    harness.insert("young", HOUR)
     assert look()[0].level is Level.OK
     for id in "ab":
-        books.insert(id, HOUR, modified=1)
+        harness.insert(id, HOUR, modified=1)
     found = said(look())
     assert found.startswith("warning 3 rows wait to be carried to Redis, the first for ")
     assert "start a listener with this ledger" in found
 
 
-def test_a_changed_row_is_not_taken_for_an_old_one(books: Books, look: Look) -> None:
-    books.insert("a", HOUR, modified=1)
-    books.settle_down()
-    books.cancel("a")  # an UPDATE by hand leaves `modified` alone
+def test_a_changed_row_is_not_taken_for_an_old_one(harness: LedgerHarness, look: Look) -> None:
+    harness.insert("a", HOUR, modified=1)
+    harness.settle_down()
+    harness.cancel("a")  # an UPDATE by hand leaves `modified` alone
     assert look()[0].level is Level.OK
 
 
-def test_what_redis_lost_is_found(books: Books, look: Look, client: redis.Redis) -> None:
-    books.insert("a", HOUR)
-    books.settle_down()
+def test_what_redis_lost_is_found(harness: LedgerHarness, look: Look, client: redis.Redis) -> None:
+    harness.insert("a", HOUR)
+    harness.settle_down()
     client.flushall()
     assert "Redis has lost something: 0 rows wait" in said(look())
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE expirebridge_task SET todo = 2")
     assert "Redis has lost something: 1 row waits" in said(look())
-    books.settle_down()
+    harness.settle_down()
     assert look()[0].level is Level.OK
 
 
-def test_refused_rows_are_found_for_a_day(books: Books, look: Look) -> None:
+def test_refused_rows_are_found_for_a_day(harness: LedgerHarness, look: Look) -> None:
     for id in "ab":
-        books.insert(id, params="no JSON", modified=1)
-    books.settle_down()
-    assert books.row("a").message.startswith("refused: args")
+        harness.insert(id, params="no JSON", modified=1)
+    harness.settle_down()
+    assert harness.row("a").message.startswith("refused: args")
     assert "warning 2 rows were refused within a day; SELECT id" in said(look())
-    books.age("a", "b")
+    harness.age("a", "b")
     assert look()[0].level is Level.OK
 
 
@@ -107,23 +107,25 @@ def test_refused_rows_are_found_for_a_day(books: Books, look: Look) -> None:
     ],
 )
 def test_what_cannot_be_used_is_an_error(
-    books: Books, look: Look, statement: str, message: str
+    harness: LedgerHarness, look: Look, statement: str, message: str
 ) -> None:
-    books.insert("a", HOUR)
-    books.settle_down()
+    harness.insert("a", HOUR)
+    harness.settle_down()
     try:
-        with books.engine.begin() as connection:
+        with harness.engine.begin() as connection:
             connection.exec_driver_sql(statement)
         assert said(look()).startswith("error ")
         assert message in said(look())
     finally:
-        with books.engine.begin() as connection:
-            connection.execute(update(books.made.schema).values(version=VERSION))
+        with harness.engine.begin() as connection:
+            connection.execute(update(harness.made.schema).values(version=VERSION))
 
 
-def test_another_ledgers_redis_is_an_error(books: Books, look: Look, client: redis.Redis) -> None:
-    books.insert("a", HOUR)
-    books.settle_down()
+def test_another_ledgers_redis_is_an_error(
+    harness: LedgerHarness, look: Look, client: redis.Redis
+) -> None:
+    harness.insert("a", HOUR)
+    harness.settle_down()
     client.hset("expirebridge:ledger", "number", 99)
     assert "error Redis has seen pass 99" in said(look())
     client.hset("expirebridge:ledger", "nonce", "x-here")
@@ -131,14 +133,14 @@ def test_another_ledgers_redis_is_an_error(books: Books, look: Look, client: red
 
 
 def test_rows_that_do_not_learn_are_found(
-    books: Books, store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    harness: LedgerHarness, store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look() -> str:
         return said(store.run(check_dirty(30)))
 
     assert look() == ""  # there is no ledger
-    books.insert("a", HOUR)
-    books.settle_down()
+    harness.insert("a", HOUR)
+    harness.settle_down()
     assert look().startswith("ok rows of the ledger know")
     client.zadd("expirebridge:dirty", {"a": 1})
     assert look().startswith("warning 1 rows of the ledger do not know yet")
@@ -157,14 +159,14 @@ def run(*words: str, settings: Settings, code: int) -> str:
     return result.stdout
 
 
-def test_doctor_and_check_look_at_the_ledger(books: Books, with_ledger: Settings) -> None:
-    books.insert("a", HOUR)
-    books.settle_down()
+def test_doctor_and_check_look_at_the_ledger(harness: LedgerHarness, with_ledger: Settings) -> None:
+    harness.insert("a", HOUR)
+    harness.settle_down()
     report = json.loads(run("doctor", "--role", "producer", "--json", settings=with_ledger, code=0))
     found = {one["check"]: one["message"] for one in report["findings"]}
     assert found["ledger"] == "rows are carried; pass 1"
     assert found["write-back"].startswith("rows of the ledger know")
-    books.insert("b", HOUR, modified=1)
+    harness.insert("b", HOUR, modified=1)
     assert "1 row waits to be carried to Redis" in run("check", settings=with_ledger, code=1)
     assert "carried" not in run("check", "--here", settings=with_ledger, code=1)
     away = Settings(url=with_ledger.url, ledger="postgresql+psycopg://a:s3cret@127.0.0.1:1/d")
@@ -174,7 +176,7 @@ def test_doctor_and_check_look_at_the_ledger(books: Books, with_ledger: Settings
 
 
 def test_doctor_counts_the_series_of_the_ledger(
-    books: Books, with_ledger: Settings, ledger: Ledger, url: str, bridge: Bridge
+    harness: LedgerHarness, with_ledger: Settings, ledger: Ledger, url: str, bridge: Bridge
 ) -> None:
     def found() -> dict[str, str]:
         report = json.loads(
@@ -184,17 +186,17 @@ def test_doctor_counts_the_series_of_the_ledger(
 
     assert "ledger series" not in found()
     bridge.schedule("a", "mail.send", every="1h")
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         ledger.schedule(connection, "b", "mail.send", every="1h")
         ledger.schedule(connection, "c", "mail.send", every="1h")
     both = found()
     assert both["series"] == "1 series has its next tick"
     assert both["ledger series"] == "2 series have their ticks"
-    with books.engine.begin() as connection:
-        connection.execute(update(books.made.series).values(due=1))
+    with harness.engine.begin() as connection:
+        connection.execute(update(harness.made.series).values(due=1))
     assert found()["ledger series"] == "the next tick was not made in time of b, c"
-    with books.engine.begin() as connection:
-        connection.execute(update(books.made.series).values(schedule="?"))
+    with harness.engine.begin() as connection:
+        connection.execute(update(harness.made.series).values(schedule="?"))
     report = json.loads(run("doctor", "--role", "producer", "--json", settings=with_ledger, code=5))
     assert report["findings"][-1]["message"].startswith("the schedule of b, c cannot be read")
 
@@ -211,11 +213,13 @@ def samples_of(counting: Metrics) -> dict[str, float]:
     }
 
 
-def test_the_ledger_is_measured(books: Books, with_ledger: Settings, client: redis.Redis) -> None:
+def test_the_ledger_is_measured(
+    harness: LedgerHarness, with_ledger: Settings, client: redis.Redis
+) -> None:
     counting = Metrics()
     counting.watch(with_ledger)
-    books.insert("old", HOUR, modified=1)
-    books.insert("lost", HOUR, todo=2)
+    harness.insert("old", HOUR, modified=1)
+    harness.insert("lost", HOUR, todo=2)
     client.zadd("expirebridge:dirty", {"a": 1})
     found = samples_of(counting)
     assert found["expirebridge_ledger_up"] == 1
@@ -232,10 +236,10 @@ def test_a_database_that_is_away_is_measured_as_such(with_ledger: Settings) -> N
     assert samples_of(counting)["expirebridge_ledger_up"] == 0
 
 
-def test_passes_are_told(books: Books, client: redis.Redis) -> None:
-    relay, counting = books.relay(), Metrics()
-    books.insert("a", HOUR)
-    books.insert("b", params="no")
+def test_passes_are_told(harness: LedgerHarness, client: redis.Redis) -> None:
+    relay, counting = harness.relay(), Metrics()
+    harness.insert("a", HOUR)
+    harness.insert("b", params="no")
     for _ in relay.carry():
         pass
     client.flushall()
@@ -291,7 +295,7 @@ def test_hooks_hear_of_each_task(engine: Engine, ledger: Ledger, told: list[Even
 
 
 def test_a_task_of_the_ledger_has_its_place_in_a_trace(
-    engine: Engine, books: Books, client: redis.Redis
+    engine: Engine, harness: LedgerHarness, client: redis.Redis
 ) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -301,7 +305,7 @@ def test_a_task_of_the_ledger_has_its_place_in_a_trace(
         ledger.make_tasks(
             session, [{"func": "mail.send", "delay": 60, "id": "many", "tags": ["x"]}]
         )
-    books.settle_down()
+    harness.settle_down()
     spans = {str((span.attributes or {})["messaging.message.id"]): span for span in
              exporter.get_finished_spans()}  # fmt: skip
     for id in ("one", "many"):
@@ -314,12 +318,12 @@ def test_a_task_of_the_ledger_has_its_place_in_a_trace(
 
 
 def test_rows_are_found_by_what_the_application_calls_them(
-    books: Books, with_ledger: Settings
+    harness: LedgerHarness, with_ledger: Settings
 ) -> None:
-    books.insert("a", HOUR, ext_string="ann")
-    books.insert("b", params="no", ext_string="ann")
-    books.insert("c", HOUR)
-    books.settle_down()
+    harness.insert("a", HOUR, ext_string="ann")
+    harness.insert("b", params="no", ext_string="ann")
+    harness.insert("c", HOUR)
+    harness.settle_down()
     inspector = LedgerInspector(with_ledger)
     assert sorted(task.id for task in inspector.find("ann")) == ["a", "b"]
     [refused] = inspector.page(RowKind.REFUSED).rows

@@ -21,7 +21,7 @@ from expirebridge.listener.ledger.roles import RelayLoop
 from expirebridge.model.row_state import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from tests.kit.ledgers import Books, until
+from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
@@ -37,18 +37,23 @@ def into(ran: list[int]) -> Callable[[int], None]:
     return run
 
 
-async def test_a_row_runs_and_is_written_back(books: Books, with_ledger: Settings) -> None:
+async def test_a_row_runs_and_is_written_back(
+    harness: LedgerHarness, with_ledger: Settings
+) -> None:
     ran: list[int] = []
     witness = Witness()
-    books.insert("a", func="test.run", params="[1]")
+    harness.insert("a", func="test.run", params="[1]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1, End.SUCCEEDED)
-        await until(lambda: books.status("a") is Status.SUCCEEDED)
+        await until(lambda: harness.status("a") is Status.SUCCEEDED)
     assert ran == [1]
 
 
 async def test_the_relay_does_not_wait_for_a_listener_without_the_ledger(
-    books: Books, settings: Settings, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+    harness: LedgerHarness,
+    settings: Settings,
+    with_ledger: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran: list[int] = []
     without, has_it = Witness(), Witness()
@@ -58,18 +63,18 @@ async def test_the_relay_does_not_wait_for_a_listener_without_the_ledger(
         monkeypatch.setattr(socket, "gethostname", lambda: "b")
         async with listening(with_ledger, has_it, run=into(ran)):
             await has_it.until_hearing()
-            books.insert("a", func="test.run", params="[1]")
-            await until(lambda: books.status("a") is Status.SUCCEEDED)
+            harness.insert("a", func="test.run", params="[1]")
+            await until(lambda: harness.status("a") is Status.SUCCEEDED)
     assert ran == [1]
 
 
 async def test_a_listener_without_a_ledger_passes_over_its_tasks(
-    books: Books, settings: Settings, with_ledger: Settings, bridge: Bridge
+    harness: LedgerHarness, settings: Settings, with_ledger: Settings, bridge: Bridge
 ) -> None:
     ran: list[int] = []
     for id in "abc":
-        books.insert(id, func="test.run", params="[1]")
-    books.settle_down()
+        harness.insert(id, func="test.run", params="[1]")
+    harness.settle_down()
     witness = Witness()
     async with listening(settings, witness, run=into(ran)):
         bridge.make_task("test.run", [2], 0)
@@ -83,12 +88,12 @@ async def test_a_listener_without_a_ledger_passes_over_its_tasks(
 
 
 async def test_a_task_without_a_row_is_cancelled(
-    books: Books, with_ledger: Settings, store: Store
+    harness: LedgerHarness, with_ledger: Settings, store: Store
 ) -> None:
     ran: list[int] = []
-    books.insert("a", func="test.run", params="[1]")
-    books.settle_down()
-    books.prune("a")
+    harness.insert("a", func="test.run", params="[1]")
+    harness.settle_down()
+    harness.prune("a")
     witness = Witness()
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
@@ -97,12 +102,12 @@ async def test_a_task_without_a_row_is_cancelled(
 
 
 async def test_a_task_whose_row_is_done_is_not_run_again(
-    books: Books, with_ledger: Settings, store: Store
+    harness: LedgerHarness, with_ledger: Settings, store: Store
 ) -> None:
     ran: list[int] = []
-    books.insert("a", func="test.run", params="[1]")
-    books.settle_down()
-    with books.engine.begin() as connection:
+    harness.insert("a", func="test.run", params="[1]")
+    harness.settle_down()
+    with harness.engine.begin() as connection:
         connection.execute(text("UPDATE expirebridge_task SET status = 10 WHERE id = 'a'"))
     witness = Witness()
     async with listening(with_ledger, witness, run=into(ran)):
@@ -128,7 +133,7 @@ SETTLED = {End.SUCCEEDED, End.REFUSED}
 
 
 async def test_what_completes_in_its_transaction_has_its_effect_once(
-    books: Books, with_ledger: Settings, effects: Engine, store: Store
+    harness: LedgerHarness, with_ledger: Settings, effects: Engine, store: Store
 ) -> None:
     def work() -> None:
         with effects.begin() as connection:
@@ -136,24 +141,24 @@ async def test_what_completes_in_its_transaction_has_its_effect_once(
             current_task().complete_in(connection)
         raise ValueError("after the commit")
 
-    books.insert("a", func="test.work", params="[]", options='{"retry":"[0]"}')
+    harness.insert("a", func="test.work", params="[]", options='{"retry":"[0]"}')
     witness = Witness()
     async with listening(with_ledger, witness, work=work):
         # The second attempt finds the row done. The relay may have told Redis before, which then
         # refuses what this attempt says.
         await witness.until(lambda: {end.end for end in witness.ended()} & SETTLED)
     assert count_effects(effects) == 1
-    assert books.status("a") is Status.SUCCEEDED
+    assert harness.status("a") is Status.SUCCEEDED
     assert state_of(store, "a") is State.SUCCEEDED
 
 
 async def test_what_was_cancelled_meanwhile_is_not_completed(
-    books: Books, with_ledger: Settings, effects: Engine
+    harness: LedgerHarness, with_ledger: Settings, effects: Engine
 ) -> None:
     refused: list[str] = []
 
     def work() -> None:
-        books.cancel("a")
+        harness.cancel("a")
         try:
             with effects.begin() as connection:
                 connection.execute(text("INSERT INTO effect VALUES ('a')"))
@@ -162,16 +167,16 @@ async def test_what_was_cancelled_meanwhile_is_not_completed(
             refused.append(str(error))
             raise
 
-    books.insert("a", func="test.work", params="[]", options='{"retry":"[0,0,0]"}')
+    harness.insert("a", func="test.work", params="[]", options='{"retry":"[0,0,0]"}')
     witness = Witness()
     async with listening(with_ledger, witness, work=work):
-        await until(lambda: books.status("a") is Status.CANCELLED)
+        await until(lambda: harness.status("a") is Status.CANCELLED)
     assert count_effects(effects) == 0
     assert len(refused) == 1
 
 
 async def test_an_emptied_server_is_rebuilt_while_a_handler_runs(
-    books: Books, url: str, engine: Engine, effects: Engine, client: redis.Redis
+    harness: LedgerHarness, url: str, engine: Engine, effects: Engine, client: redis.Redis
 ) -> None:
     began, go_on = threading.Event(), threading.Event()
     settings = Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
@@ -188,9 +193,9 @@ async def test_an_emptied_server_is_rebuilt_while_a_handler_runs(
             connection.execute(text("INSERT INTO effect VALUES ('quick')"))
             current_task().complete_in(connection)
 
-    books.insert("slow", func="test.slow", params="[]")
+    harness.insert("slow", func="test.slow", params="[]")
     for number in range(20):
-        books.insert(f"q{number}", 1500 + 10 * number, func="test.quick", params="[1]")
+        harness.insert(f"q{number}", 1500 + 10 * number, func="test.quick", params="[1]")
     witness = Witness()
     async with listening(settings, witness, slow=slow, quick=quick):
         await until(began.is_set)
@@ -198,7 +203,7 @@ async def test_an_emptied_server_is_rebuilt_while_a_handler_runs(
         go_on.set()
         await until(
             lambda: all(
-                books.status(id) is Status.SUCCEEDED
+                harness.status(id) is Status.SUCCEEDED
                 for id in ["slow", *(f"q{number}" for number in range(20))]
             )
         )
@@ -206,11 +211,11 @@ async def test_an_emptied_server_is_rebuilt_while_a_handler_runs(
 
 
 async def test_a_copy_of_the_ledger_stops_with_one_error(
-    books: Books, with_ledger: Settings, caplog: pytest.LogCaptureFixture
+    harness: LedgerHarness, with_ledger: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    books.insert("a", func="test.run", params="[1]")
-    books.settle_down()  # by a relay at another place
-    with books.engine.begin() as connection:
+    harness.insert("a", func="test.run", params="[1]")
+    harness.settle_down()  # by a relay at another place
+    with harness.engine.begin() as connection:
         connection.execute(text("UPDATE expirebridge_pass SET nonce = 'x-elsewhere'"))
     ran: list[int] = []
     async with listening(with_ledger, run=into(ran)):
@@ -219,16 +224,16 @@ async def test_a_copy_of_the_ledger_stops_with_one_error(
 
 
 async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error(
-    books: Books, with_ledger: Settings, store: Store, caplog: pytest.LogCaptureFixture
+    harness: LedgerHarness, with_ledger: Settings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    books.insert("a", 3_600_000, func="test.run", params="[1]")
-    books.settle_down()
-    tables = (books.made.task, books.made.passes)
-    with books.engine.begin() as connection:
+    harness.insert("a", 3_600_000, func="test.run", params="[1]")
+    harness.settle_down()
+    tables = (harness.made.task, harness.made.passes)
+    with harness.engine.begin() as connection:
         saved = [connection.execute(table.select()).mappings().all() for table in tables]
-    books.insert("b", func="test.run", params="[2]")
-    books.settle_down()
-    with books.engine.begin() as connection:
+    harness.insert("b", func="test.run", params="[2]")
+    harness.settle_down()
+    with harness.engine.begin() as connection:
         for table, rows in zip(tables, saved, strict=True):
             connection.execute(table.delete())
             connection.execute(table.insert(), [dict(row) for row in rows])
@@ -242,15 +247,15 @@ async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error
 
 
 async def test_a_notification_makes_the_relay_look_at_once(
-    books: Books, engine: Engine, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+    harness: LedgerHarness, engine: Engine, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RelayLoop, "interval", 3600.0)
     ran: list[int] = []
     witness, notifier = Witness(), CommitNotifier(with_ledger)
-    books.insert("a", func="test.run", params="[1]")
+    harness.insert("a", func="test.run", params="[1]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
-        books.insert("b", func="test.run", params="[2]")
+        harness.insert("b", func="test.run", params="[2]")
         notifier.notify()
         await witness.until_ended(2)
         ledger = Ledger(engine.url, redis=with_ledger.url)
@@ -272,33 +277,35 @@ def brought_back(witness: Witness) -> list[int]:
 
 
 @pytest.mark.usefixtures("no_looks")
-async def test_an_end_is_written_back_at_once(books: Books, with_ledger: Settings) -> None:
+async def test_an_end_is_written_back_at_once(
+    harness: LedgerHarness, with_ledger: Settings
+) -> None:
     ran: list[int] = []
     witness = Witness()
-    books.insert("a", func="test.run", params="[1]")
-    books.insert("b", 300, func="test.run", params="[2]")
+    harness.insert("a", func="test.run", params="[1]")
+    harness.insert("b", 300, func="test.run", params="[2]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until(lambda: sum(brought_back(witness)) == 2)
-    assert books.status("a") is books.status("b") is Status.SUCCEEDED
+    assert harness.status("a") is harness.status("b") is Status.SUCCEEDED
 
 
 @pytest.mark.usefixtures("no_looks")
 async def test_an_attempt_that_is_to_be_repeated_is_written_back_at_once(
-    books: Books, with_ledger: Settings
+    harness: LedgerHarness, with_ledger: Settings
 ) -> None:
     def fail() -> None:
         raise ValueError("no")
 
     witness = Witness()
-    books.insert("a", func="test.fail", params="[]", options='{"retry":"[3600]"}')
+    harness.insert("a", func="test.fail", params="[]", options='{"retry":"[3600]"}')
     async with listening(with_ledger, witness, fail=fail):
         await witness.until(lambda: brought_back(witness))
-    assert books.row("a").retry_times == 1
+    assert harness.row("a").retry_times == 1
 
 
 @pytest.mark.usefixtures("no_looks")
 async def test_tasks_that_end_together_are_written_back_by_one_pass(
-    books: Books, with_ledger: Settings
+    harness: LedgerHarness, with_ledger: Settings
 ) -> None:
     many = 20
     began: list[int] = []
@@ -312,7 +319,7 @@ async def test_tasks_that_end_together_are_written_back_by_one_pass(
 
     witness = Witness()
     for number in range(many):
-        books.insert(str(number), func="test.wait", params=f"[{number}]")
+        harness.insert(str(number), func="test.wait", params=f"[{number}]")
     async with listening(replace(with_ledger, concurrency=many), witness, wait=wait):
         await witness.until(lambda: sum(brought_back(witness)) == many)
     assert brought_back(witness) == [many]
@@ -320,12 +327,12 @@ async def test_tasks_that_end_together_are_written_back_by_one_pass(
 
 @pytest.mark.usefixtures("no_looks")
 async def test_ends_soon_after_a_pass_wait_for_each_other(
-    books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+    harness: LedgerHarness, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RelayLoop, "rest", 3600.0)
     witness = Witness()
     for id in "ab":
-        books.insert(id, func="test.run", params="[1]")
+        harness.insert(id, func="test.run", params="[1]")
     async with listening(with_ledger, witness, run=into([])):
         await witness.until_ended(2)
         assert brought_back(witness) == []
@@ -357,12 +364,12 @@ def end(client: redis.Redis, name: str) -> None:
 
 
 async def test_the_echo_of_a_task_that_the_server_lost_does_not_run_it_again(
-    books: Books, with_ledger: Settings, client: redis.Redis
+    harness: LedgerHarness, with_ledger: Settings, client: redis.Redis
 ) -> None:
     ran: list[int] = []
-    books.insert("a", func="test.run", params="[1]")
+    harness.insert("a", func="test.run", params="[1]")
     async with listening(with_ledger, run=into(ran)):
-        await until(lambda: books.status("a") is Status.SUCCEEDED)
+        await until(lambda: harness.status("a") is Status.SUCCEEDED)
     lose(client, "a")
     witness = Witness()
     async with listening(with_ledger, witness, run=into(ran)):
@@ -374,19 +381,19 @@ async def test_the_echo_of_a_task_that_the_server_lost_does_not_run_it_again(
 
 
 async def test_the_echo_of_a_task_that_the_server_lost_has_its_row_carried_again(
-    books: Books, with_ledger: Settings, client: redis.Redis, store: Store
+    harness: LedgerHarness, with_ledger: Settings, client: redis.Redis, store: Store
 ) -> None:
     ran: list[int] = []
     witness = Witness()
-    books.insert("a", 3_600_000, func="test.run", params="[1]")
-    books.settle_down()
+    harness.insert("a", 3_600_000, func="test.run", params="[1]")
+    harness.settle_down()
     due = client.zscore("expirebridge:pending", "a")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_hearing()
         lose(client, "a")
         end(client, "a:?test.run?[1]")
         await until(lambda: client.exists("expirebridge:task:a"))
-        await until(lambda: books.row("a").todo == 0)
+        await until(lambda: harness.row("a").todo == 0)
     assert ran == []
     assert state_of(store, "a") is State.PENDING
     assert client.zscore("expirebridge:pending", "a") == due

@@ -28,7 +28,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
-from tests.kit.ledgers import Books, until
+from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.timeout(60)
@@ -51,9 +51,9 @@ def several(url: str, bridge: Bridge) -> Partitions:
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, several: Partitions) -> list[Books]:
+def ledgers(engine: Engine, made: Tables, several: Partitions) -> list[LedgerHarness]:
     """Those of each partition."""
-    return [Books(engine, made, store) for store in several.each()]
+    return [LedgerHarness(engine, made, store) for store in several.each()]
 
 
 @pytest.fixture
@@ -61,16 +61,16 @@ def with_ledger(url: str, engine: Engine) -> Settings:
     return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
 
 
-def passes_of(books: Books) -> dict[int, tuple[int, int]]:
+def passes_of(harness: LedgerHarness) -> dict[int, tuple[int, int]]:
     """Of each partition the last number taken, and the highest stamp."""
-    passes = books.made.passes.c
-    with books.engine.connect() as connection:
+    passes = harness.made.passes.c
+    with harness.engine.connect() as connection:
         rows = connection.execute(select(passes.partition, passes.number, passes.stamp))
         return {partition: (number, stamp) for partition, number, stamp in rows}
 
 
-def slots_of(books: Books) -> dict[str, int | None]:
-    return {row.id: row.slot for row in books.all_rows()}
+def slots_of(harness: LedgerHarness) -> dict[str, int | None]:
+    return {row.id: row.slot for row in harness.all_rows()}
 
 
 def into(ran: list[int]) -> Callable[[int], None]:
@@ -84,37 +84,41 @@ def test_the_ids_are_of_all_partitions() -> None:
     assert {LAYOUT.partition_of(id) for id in IDS} == set(range(COUNT))
 
 
-def test_the_relay_finds_the_partition_of_a_foreign_row(books: list[Books], bridge: Bridge) -> None:
-    first = books[0]
+def test_the_relay_finds_the_partition_of_a_foreign_row(
+    ledgers: list[LedgerHarness], bridge: Bridge
+) -> None:
+    first = ledgers[0]
     for id in IDS:
         first.insert(id, 3_600_000)
     assert set(slots_of(first).values()) == {None}
-    for each in books:
+    for each in ledgers:
         each.settle_down()
     assert slots_of(first) == {id: LAYOUT.partition_of(id) for id in IDS}
     assert {id for id in IDS if bridge.get(id) is None} == set()
 
 
-def test_a_row_costs_the_other_partitions_no_pass(books: list[Books]) -> None:
-    for each in books:
+def test_a_row_costs_the_other_partitions_no_pass(ledgers: list[LedgerHarness]) -> None:
+    for each in ledgers:
         each.settle_down()
-    before = passes_of(books[0])
-    books[0].insert(in_partition(2), 3_600_000)
-    for each in books:
+    before = passes_of(ledgers[0])
+    ledgers[0].insert(in_partition(2), 3_600_000)
+    for each in ledgers:
         each.settle_down()
-    after = passes_of(books[0])
+    after = passes_of(ledgers[0])
     assert {number for number in range(COUNT) if before[number] != after[number]} == {2}
 
 
-def test_a_row_whose_partition_is_not_known_yet_closes_every_gate(books: list[Books]) -> None:
+def test_a_row_whose_partition_is_not_known_yet_closes_every_gate(
+    ledgers: list[LedgerHarness],
+) -> None:
     id = in_partition(2)
-    books[0].insert(id, 3_600_000)
-    for each in books:
+    ledgers[0].insert(id, 3_600_000)
+    for each in ledgers:
         each.settle_down()
-    books[0].change(id, slot=None)
-    with books[0].engine.begin() as connection:
-        connection.execute(books[0].made.task.update().values(todo=2))
-    for each in books:
+    ledgers[0].change(id, slot=None)
+    with ledgers[0].engine.begin() as connection:
+        connection.execute(ledgers[0].made.task.update().values(todo=2))
+    for each in ledgers:
         numbers = each.rows.read()
         assert numbers is not None
         assert numbers.rebuilding
@@ -126,13 +130,13 @@ def looked_at(with_ledger: Settings, several: Partitions) -> str:
 
 
 def test_what_is_seen_is_of_all_partitions(
-    books: list[Books], with_ledger: Settings, several: Partitions, client: redis.Redis
+    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions, client: redis.Redis
 ) -> None:
     ledger_engine = LedgerEngine(with_ledger)
     with closing(ledger_engine):
         own = ledger_engine.all_partitions(several)
         for id in IDS:
-            books[0].insert(id, 3_600_000)
+            ledgers[0].insert(id, 3_600_000)
         for each in own:
             while each.relay_once():
                 pass
@@ -167,7 +171,7 @@ def statements_of(engine: Engine) -> Iterator[list[str]]:
 
 
 def test_partitions_that_look_at_once_ask_the_ledger_once(
-    books: list[Books], with_ledger: Settings, several: Partitions
+    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions
 ) -> None:
     with closing(LedgerEngine(with_ledger)) as ledger_engine:
         own = ledger_engine.all_partitions(several)
@@ -183,19 +187,19 @@ def test_partitions_that_look_at_once_ask_the_ledger_once(
         assert sum("FROM expirebridge_series" in one for one in sent) == 1
         assert len(sent) == 2
         for id in IDS:
-            books[0].insert(id, 3_600_000)
+            ledgers[0].insert(id, 3_600_000)
         assert look() == len(IDS)  # sorted, and carried, in one look
-        assert {row.todo for row in books[0].all_rows()} == {0}
+        assert {row.todo for row in ledgers[0].all_rows()} == {0}
 
 
 def test_a_look_is_not_answered_by_what_was_read_before_it(
-    books: list[Books], with_ledger: Settings, several: Partitions
+    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions
 ) -> None:
     with closing(LedgerEngine(with_ledger)) as ledger_engine:
         own = ledger_engine.all_partitions(several)
         for each in own:
             each.relay_once()
-        books[0].insert(in_partition(2), 3_600_000)
+        ledgers[0].insert(in_partition(2), 3_600_000)
         assert own[2].relay_once() == 1
 
 
@@ -214,10 +218,10 @@ def test_one_partition_at_rest_asks_each_side_once(
 
 
 async def test_rows_run_and_are_rebuilt_in_each_partition(
-    books: list[Books], with_ledger: Settings, client: redis.Redis
+    ledgers: list[LedgerHarness], with_ledger: Settings, client: redis.Redis
 ) -> None:
     ran: list[int] = []
-    witness, first = Witness(), books[0]
+    witness, first = Witness(), ledgers[0]
     for number, id in enumerate(IDS):
         first.insert(id, func="test.run", params=f"[{number}]")
         first.insert(f"{id}-later", 3_000, func="test.run", params=f"[{100 + number}]")
@@ -231,15 +235,15 @@ async def test_rows_run_and_are_rebuilt_in_each_partition(
 
 
 async def test_a_notification_reaches_every_partition(
-    books: list[Books], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+    ledgers: list[LedgerHarness], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RelayLoop, "interval", 3600.0)
     ran: list[int] = []
     witness, notifier = Witness(), CommitNotifier(with_ledger)
-    books[0].insert(in_partition(0), func="test.run", params="[0]")
+    ledgers[0].insert(in_partition(0), func="test.run", params="[0]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
-        books[0].insert(in_partition(3), func="test.run", params="[3]")
+        ledgers[0].insert(in_partition(3), func="test.run", params="[3]")
         notifier.notify()
         await witness.until_ended(2)
     assert ran == [0, 3]
@@ -249,7 +253,7 @@ def test_another_number_of_partitions_waits_until_it_is_bound(
     engine: Engine, made: Tables, with_ledger: Settings, store: Store, client: redis.Redis
 ) -> None:
     with closing(LedgerEngine(with_ledger)) as ledger_engine:
-        one = Books(engine, made, store, place=place_of(with_ledger, ledger_engine.url))
+        one = LedgerHarness(engine, made, store, place=place_of(with_ledger, ledger_engine.url))
         for id in IDS:
             one.insert(id, 3_600_000)
         one.settle_down()

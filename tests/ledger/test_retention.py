@@ -17,7 +17,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.invoked import app
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import settle, state_of
 from tests.kit.witness import listening, until_logged
 
@@ -33,133 +33,137 @@ def end(store: Store, outcome: str = "succeeded") -> list[str]:
     return [task.id for task in claimed]
 
 
-def ids(books: Books) -> list[str]:
-    return [row.id for row in books.all_rows()]
+def ids(harness: LedgerHarness) -> list[str]:
+    return [row.id for row in harness.all_rows()]
 
 
-def test_old_finished_rows_are_deleted_and_no_others(books: Books, store: Store) -> None:
+def test_old_finished_rows_are_deleted_and_no_others(harness: LedgerHarness, store: Store) -> None:
     for id in ("old", "young"):
-        books.insert(id)
-    books.insert("waits", HOUR)
-    books.settle_down()
+        harness.insert(id)
+    harness.insert("waits", HOUR)
+    harness.settle_down()
     assert sorted(end(store)) == ["old", "young"]
-    books.settle_down()
-    books.age("old", "waits")
-    before = books.numbers()
-    assert books.prune_old() == 1
-    assert ids(books) == ["waits", "young"]
+    harness.settle_down()
+    harness.age("old", "waits")
+    before = harness.numbers()
+    assert harness.prune_old() == 1
+    assert ids(harness) == ["waits", "young"]
     assert state_of(store, "old") is None  # so nobody can run it once more
     assert state_of(store, "young") is State.SUCCEEDED
-    assert books.numbers() == before
+    assert harness.numbers() == before
 
 
 def test_a_round_has_many_batches_and_every_status(
-    books: Books, monkeypatch: pytest.MonkeyPatch
+    harness: LedgerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("expirebridge.ledger.retention.BATCH", 3)
-    books.insert("first", HOUR)
-    books.settle_down()
+    harness.insert("first", HOUR)
+    harness.settle_down()
     for number in range(20):
         status = (10, 20, 30)[number % 3]
-        books.insert(f"r{number}", status=status, todo=0, modified=number // 7)
-    assert books.prune_old() == 20
-    assert ids(books) == ["first"]
+        harness.insert(f"r{number}", status=status, todo=0, modified=number // 7)
+    assert harness.prune_old() == 20
+    assert ids(harness) == ["first"]
 
 
-def test_a_row_stays_while_its_task_has_not_ended_in_redis(books: Books, store: Store) -> None:
-    books.insert("runs")
-    books.settle_down()
+def test_a_row_stays_while_its_task_has_not_ended_in_redis(
+    harness: LedgerHarness, store: Store
+) -> None:
+    harness.insert("runs")
+    harness.settle_down()
     store.run(claiming.claim("t", Settings(), places=100, idle=True, gate=0))
-    with books.engine.begin() as connection:  # as complete_in does
+    with harness.engine.begin() as connection:  # as complete_in does
         connection.exec_driver_sql("UPDATE expirebridge_task SET status = 10, modified = 1")
-    assert books.prune_old() == 0
+    assert harness.prune_old() == 0
     settle(store, Settlement("runs", "t", "succeeded"))
-    books.age("runs")
-    assert books.prune_old() == 0  # its row is to learn of it first
-    books.settle_down()
-    books.age("runs")
-    assert books.prune_old() == 1
+    harness.age("runs")
+    assert harness.prune_old() == 0  # its row is to learn of it first
+    harness.settle_down()
+    harness.age("runs")
+    assert harness.prune_old() == 1
 
 
-def test_a_row_whose_task_was_revived_stays(books: Books, store: Store, bridge: Bridge) -> None:
-    books.insert("a")
-    books.settle_down()
+def test_a_row_whose_task_was_revived_stays(
+    harness: LedgerHarness, store: Store, bridge: Bridge
+) -> None:
+    harness.insert("a")
+    harness.settle_down()
     end(store)
-    books.settle_down()
-    books.age("a")
+    harness.settle_down()
+    harness.age("a")
     bridge.run_now("a")
-    assert books.prune_old() == 0
-    books.settle_down()
-    assert books.status("a") is Status.WAITING
+    assert harness.prune_old() == 0
+    harness.settle_down()
+    assert harness.status("a") is Status.WAITING
     assert end(store) == ["a"]
 
 
-def test_a_row_that_is_to_be_carried_stays(books: Books) -> None:
-    books.insert("other", HOUR)
-    books.settle_down()
+def test_a_row_that_is_to_be_carried_stays(harness: LedgerHarness) -> None:
+    harness.insert("other", HOUR)
+    harness.settle_down()
     for id, todo in (("a", SyncState.RELAY), ("b", SyncState.REBUILD)):
-        books.insert(id, status=10, todo=todo, modified=1)
-    books.insert("c", status=10, todo=0, modified=1)  # nothing goes during a rebuild
-    assert books.prune_old() == 0
-    books.settle_down()
-    books.age("a", "b")
-    assert books.prune_old() == 3
+        harness.insert(id, status=10, todo=todo, modified=1)
+    harness.insert("c", status=10, todo=0, modified=1)  # nothing goes during a rebuild
+    assert harness.prune_old() == 0
+    harness.settle_down()
+    harness.age("a", "b")
+    assert harness.prune_old() == 3
 
 
 def test_nothing_is_deleted_while_redis_has_lost_something(
-    books: Books, client: redis.Redis
+    harness: LedgerHarness, client: redis.Redis
 ) -> None:
-    books.insert("a")
-    books.insert("old", status=10, todo=0, modified=1)
-    books.settle_down()
+    harness.insert("a")
+    harness.insert("old", status=10, todo=0, modified=1)
+    harness.settle_down()
     client.flushall()
-    assert books.prune_old() == 0
-    books.settle_down()
-    assert books.prune_old() == 1
+    assert harness.prune_old() == 0
+    harness.settle_down()
+    assert harness.prune_old() == 1
 
 
-def test_another_ledgers_redis_is_left_alone(books: Books, client: redis.Redis) -> None:
-    books.insert("old", status=10, todo=0, modified=1)
-    books.insert("a")
-    books.settle_down()
+def test_another_ledgers_redis_is_left_alone(harness: LedgerHarness, client: redis.Redis) -> None:
+    harness.insert("old", status=10, todo=0, modified=1)
+    harness.insert("a")
+    harness.settle_down()
     client.hset("expirebridge:ledger", "nonce", "x-here")
     with pytest.raises(LedgerUnsuitable, match="another ledger"):
-        books.prune_old()
-    assert ids(books) == ["a", "old"]
+        harness.prune_old()
+    assert ids(harness) == ["a", "old"]
 
 
 def test_an_older_copy_in_redis_of_a_deleted_row_never_runs(
-    books: Books, store: Store, client: redis.Redis
+    harness: LedgerHarness, store: Store, client: redis.Redis
 ) -> None:
     """Redis comes back from a snapshot in which the task still waits: without a row it ends."""
-    books.insert("a")
-    books.settle_down()
+    harness.insert("a")
+    harness.settle_down()
     names: list[Any] = client.keys("*")
     older = {name: client.dump(name) for name in names}
     end(store)
-    books.settle_down()
-    books.age("a")
-    assert books.prune_old() == 1
+    harness.settle_down()
+    harness.age("a")
+    assert harness.prune_old() == 1
     client.flushdb()
     for name, value in older.items():
         client.restore(name, 0, value or b"")
-    books.settle_down()
-    assert books.numbers()[2] >= books.numbers()[1]  # the gate can open
-    assert books.rows.ask(["a"]) == {}  # and a listener that asks finds no row: it cancels
+    harness.settle_down()
+    assert harness.numbers()[2] >= harness.numbers()[1]  # the gate can open
+    assert harness.rows.ask(["a"]) == {}  # and a listener that asks finds no row: it cancels
 
 
 async def test_a_listener_deletes_old_rows(
-    books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch,
+    harness: LedgerHarness, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(RetentionLoop, "interval", 0.1)
     caplog.set_level("INFO")
-    books.insert("young", HOUR)
-    books.settle_down()
-    books.insert("old", status=10, todo=0, modified=1)
+    harness.insert("young", HOUR)
+    harness.settle_down()
+    harness.insert("old", status=10, todo=0, modified=1)
     async with listening(with_ledger, run=end):
         await until_logged(lambda: "deleted 1 rows of the ledger" in caplog.text)
-    assert ids(books) == ["young"]
+    assert ids(harness) == ["young"]
 
 
 def run(*words: str, settings: Settings, code: int = 0) -> str:
@@ -169,17 +173,17 @@ def run(*words: str, settings: Settings, code: int = 0) -> str:
     return result.stdout
 
 
-def test_the_command_prunes(books: Books, with_ledger: Settings) -> None:
-    books.insert("a", HOUR)
-    books.settle_down()
+def test_the_command_prunes(harness: LedgerHarness, with_ledger: Settings) -> None:
+    harness.insert("a", HOUR)
+    harness.settle_down()
     for id in ("old", "older"):
-        books.insert(id, status=20, todo=0, modified=1)
-    books.insert("young", status=20, todo=0)
+        harness.insert(id, status=20, todo=0, modified=1)
+    harness.insert("young", status=20, todo=0)
     assert run("prune", settings=with_ledger) == "deleted 2 rows\n"
     assert json.loads(run("prune", "--json", settings=with_ledger)) == {"deleted": 0}
     with pytest.raises(InvalidSetting, match="--older-than 3y"):
         run("prune", "--older-than", "3y", settings=with_ledger)
-    assert ids(books) == ["a", "young"]
+    assert ids(harness) == ["a", "young"]
 
 
 # Erasing
@@ -196,19 +200,19 @@ def everything_in(client: redis.Redis) -> bytes:
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
 def test_what_finished_tasks_were_given_is_erased(
-    books: Books, store: Store, client: redis.Redis, ledger: Ledger, outcome: str
+    harness: LedgerHarness, store: Store, client: redis.Redis, ledger: Ledger, outcome: str
 ) -> None:
-    books.insert("a", **SECRET, options='{"tags":["secret"],"retry":"[]"}')
-    books.insert("waits", HOUR, **SECRET)
-    books.settle_down()
+    harness.insert("a", **SECRET, options='{"tags":["secret"],"retry":"[]"}')
+    harness.insert("waits", HOUR, **SECRET)
+    harness.settle_down()
     end(store, outcome)
-    books.settle_down()
+    harness.settle_down()
     assert b"secret" in everything_in(client)
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         assert ledger.erase(connection, ext="ann") == 1
         assert ledger.erase(connection, ext="ann") == 0
-    books.settle_down()
-    row = books.row("a")
+    harness.settle_down()
+    row = harness.row("a")
     assert (row.params, row.options, row.message) == ('{"erased":true}', None, None)
     assert (row.status, row.ext_string, row.todo) == (
         Status[outcome.upper()],
@@ -221,18 +225,18 @@ def test_what_finished_tasks_were_given_is_erased(
     assert b"secret" not in everything_in(client)
 
 
-def test_of_an_unfinished_task_nothing_is_erased(books: Books, ledger: Ledger) -> None:
-    books.insert("waits", HOUR, **SECRET)
-    with books.engine.begin() as connection:
+def test_of_an_unfinished_task_nothing_is_erased(harness: LedgerHarness, ledger: Ledger) -> None:
+    harness.insert("waits", HOUR, **SECRET)
+    with harness.engine.begin() as connection:
         assert ledger.erase(connection, "waits") == 0
-    assert "secret" in books.row("waits").params
-    with pytest.raises(InvalidTask, match="either id or ext"), books.engine.begin() as connection:
+    assert "secret" in harness.row("waits").params
+    with pytest.raises(InvalidTask, match="either id or ext"), harness.engine.begin() as connection:
         ledger.erase(connection)
 
 
-def test_the_command_erases(books: Books, with_ledger: Settings) -> None:
-    books.insert("a", status=10, **SECRET)
-    books.insert("b", status=20, **SECRET)
+def test_the_command_erases(harness: LedgerHarness, with_ledger: Settings) -> None:
+    harness.insert("a", status=10, **SECRET)
+    harness.insert("b", status=20, **SECRET)
     assert run("erase", "--ext", "nobody", settings=with_ledger) == "erased 0 tasks\n"
     assert run("erase", "--id", "a", settings=with_ledger) == "erased 1 tasks\n"
     assert json.loads(run("erase", "--ext", "ann", "--json", settings=with_ledger)) == {"erased": 1}

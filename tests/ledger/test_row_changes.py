@@ -14,7 +14,7 @@ from expirebridge import Bridge
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
 from expirebridge.store.client import Store
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.row_states import RUNNING, STATES, Stage
 
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/states.md"
@@ -34,8 +34,8 @@ LEFT_ALONE: Final = dict(
 
 
 @pytest.fixture
-def stage(books: Books, bridge: Bridge, client: redis.Redis) -> Stage:
-    return Stage(books, bridge, client)
+def stage(harness: LedgerHarness, bridge: Bridge, client: redis.Redis) -> Stage:
+    return Stage(harness, bridge, client)
 
 
 def cells() -> dict[tuple[str, str], str]:
@@ -73,11 +73,11 @@ MEANING: Final[dict[str, tuple[object, Callable[[str], str]]]] = {
 def test_a_wish_is_done_whatever_its_task_is(stage: Stage, state: str) -> None:
     stage.bring(state, *WISHES)
     answers = {wish: stage.ask(wish, wish)[0] for wish in WISHES}
-    stage.books.settle_down()
+    stage.harness.settle_down()
     if state in RUNNING:
         for wish in WISHES:
             stage.end(wish, "succeeded")  # it ran until now, and no other run began
-    stage.books.settle_down()
+    stage.harness.settle_down()
     for wish in WISHES:
         answer, become = MEANING[CELLS[state, wish]]
         assert (answers[wish], stage.look(wish)) == (answer, become(LEFT_ALONE[state])), wish
@@ -89,14 +89,14 @@ def test_it_is_done_as_well_while_another_one_waits_to_be_carried(stage: Stage, 
     stage.bring(state, *WISHES)
     before, moved, answers = LEFT_ALONE[state], 0, {}
     for wish in WISHES:
-        with stage.books.engine.begin() as session:
+        with stage.harness.engine.begin() as session:
             moved = stage.ledger.reschedule(session, wish, "2h")
         answers[wish] = stage.ask(wish, wish)[0]
         if state in RUNNING:
             stage.end(wish, "succeeded")  # before anything is carried
     if moved:
         before = re.sub(r"\w+ (\S+).*", r"pending \1 2", before)
-    stage.books.settle_down()
+    stage.harness.settle_down()
     for wish in WISHES:
         cell = CELLS[state, wish]
         if (state, wish) == ("runs, and is to run again", "cancel"):
@@ -109,9 +109,9 @@ def test_it_is_done_as_well_while_another_one_waits_to_be_carried(stage: Stage, 
 def test_a_run_that_is_to_be_retried_ends_as_its_row_asks(stage: Stage, wish: str) -> None:
     stage.bring("runs", "a")
     stage.ask("a", wish)
-    stage.books.settle_down()
+    stage.harness.settle_down()
     stage.end("a", "retry")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     expected = {
         "cancel": "cancelled [1]",
         "reschedule": "pending [1] 1",
@@ -130,15 +130,15 @@ def test_two_wishes_in_one_transaction_do_what_two_transactions_do(
     for id, pair in zip(ids, pairs, strict=True):
         together = stage.ask(id, *pair)
         apart = stage.ask(f"{id}-apart", pair[0])
-        finish(stage.books.relay().carry())
+        finish(stage.harness.relay().carry())
         apart += stage.ask(f"{id}-apart", pair[1])
         assert together == apart, id
-    stage.books.settle_down()
+    stage.harness.settle_down()
     if state in RUNNING:
         for id in ids:
             stage.end(id, "succeeded")
             stage.end(f"{id}-apart", "succeeded")
-        stage.books.settle_down()
+        stage.harness.settle_down()
     for id in ids:
         apart_it_is = stage.look(f"{id}-apart")
         if (state, id) == ("ended", "reschedule-cancel"):
@@ -148,5 +148,5 @@ def test_two_wishes_in_one_transaction_do_what_two_transactions_do(
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store) -> Books:
-    return Books(engine, made, store)
+def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:
+    return LedgerHarness(engine, made, store)

@@ -14,7 +14,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import reconciling
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
-from tests.kit.ledgers import Books, restore, snapshot
+from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.row_states import HOUR, Stage
 from tests.kit.steps import age, beating, claim, server_ms, settle
 
@@ -22,17 +22,17 @@ KEY = b"a:?mail.send?[1]"
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store) -> Books:
-    return Books(engine, made, store)
+def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:
+    return LedgerHarness(engine, made, store)
 
 
 @pytest.fixture
-def stage(books: Books, bridge: Bridge, client: redis.Redis) -> Stage:
-    return Stage(books, bridge, client)
+def stage(harness: LedgerHarness, bridge: Bridge, client: redis.Redis) -> Stage:
+    return Stage(harness, bridge, client)
 
 
 def replace(stage: Stage, args: list[int], delay: str = "1h") -> None:
-    with stage.books.engine.begin() as session:
+    with stage.harness.engine.begin() as session:
         stage.ledger.make_task(session, "mail.send", args, delay, id="a", if_exists="replace")
 
 
@@ -40,7 +40,7 @@ def run_and_replace(stage: Stage, args: list[int]) -> None:
     """A task runs, and another one is to follow it in an hour; all is carried."""
     stage.bring("runs", "a")
     replace(stage, args)
-    stage.books.settle_down()
+    stage.harness.settle_down()
 
 
 # What follows a run, and Redis alone
@@ -52,12 +52,12 @@ def test_what_follows_a_run_is_moved_in_redis_and_its_row_knows(
 ) -> None:
     run_and_replace(stage, args)
     assert stage.bridge.reschedule("a", "5h") is Change.REARMED
-    stage.books.settle_down()
+    stage.harness.settle_down()
     stage.end("a", "succeeded")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == f"pending [{args[0]}] 5"
     client.flushall()
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == f"pending [{args[0]}] 5"
 
 
@@ -67,16 +67,16 @@ def test_what_was_cancelled_before_it_followed_is_begun_in_redis(
 ) -> None:
     run_and_replace(stage, [1])
     stage.ask("a", "cancel")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     if again == "reschedule":
         stage.bridge.reschedule("a", "2h")
     else:
         client.set(KEY, 0, px=2 * HOUR)
     stage.end("a", "succeeded")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == "pending [1] 2"
     client.flushall()
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == "pending [1] 2"
 
 
@@ -91,18 +91,18 @@ def test_a_timer_that_was_set_and_heard_of_counts_for_what_follows(
     client.hset("expirebridge:task:a", "rearm", server_ms(client) - 1000)
     client.delete(KEY)
     stage.end("a", "succeeded")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == "pending [1] 0"
 
 
 def test_what_was_erased_while_it_ran_cannot_be_begun_again(stage: Stage) -> None:
     stage.bring("runs, and has completed", "a")
     stage.ask("a", "erase")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.bridge.reschedule("a", "1h") is Change.FINISHED
     stage.end("a", "succeeded")
     assert stage.bridge.run_now("a") is Change.FINISHED
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == 'succeeded {"erased":true}'
 
 
@@ -111,8 +111,8 @@ def test_what_was_erased_while_it_ran_cannot_be_begun_again(stage: Stage) -> Non
 
 def test_a_row_for_a_task_without_one_that_is_alike_moves_it(stage: Stage) -> None:
     stage.bridge.make_task("mail.send", [1], "1h", id="a")
-    stage.books.insert("a", 3 * HOUR)
-    stage.books.settle_down()
+    stage.harness.insert("a", 3 * HOUR)
+    stage.harness.settle_down()
     assert stage.look("a") == "pending [1] 3"
 
 
@@ -120,9 +120,9 @@ def test_a_row_for_a_task_that_is_replaced_while_it_runs_is_refused(stage: Stage
     stage.bridge.make_task("mail.send", [1], 0, id="a")
     claim(stage.store, "u")
     stage.bridge.make_task("mail.send", [2], "1h", id="a", if_exists="replace")
-    stage.books.insert("a")
-    stage.books.settle_down()
-    assert stage.books.row("a").message.startswith("refused: ")
+    stage.harness.insert("a")
+    stage.harness.settle_down()
+    assert stage.harness.row("a").message.startswith("refused: ")
     settle(stage.store, Settlement("a", "u", "succeeded"))
     found = stage.bridge.get("a")
     assert found is not None
@@ -144,15 +144,15 @@ def test_a_paused_task_stays_paused_in_an_older_copy_of_redis(
         replace(stage, [2])
     elif was != "pending":
         stage.ask("a", "reschedule")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     if was.startswith("running"):
         stage.end("a", "succeeded")
     stage.bridge.pause("a")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     paused = stage.look("a")
     assert paused.startswith("paused")
     restore(client, past)
-    stage.books.settle_down()
+    stage.harness.settle_down()
     if was.startswith("running"):
         lapse(stage, client)
     assert stage.look("a") == paused
@@ -162,7 +162,7 @@ def lapse(stage: Stage, client: redis.Redis) -> None:
     beating(stage.store)
     age(client, "running", "a", 1)
     stage.store.run(reconciling.sweep(Settings()))
-    stage.books.settle_down()
+    stage.harness.settle_down()
 
 
 def test_a_task_that_was_resumed_waits_in_an_older_copy_of_redis(
@@ -170,12 +170,12 @@ def test_a_task_that_was_resumed_waits_in_an_older_copy_of_redis(
 ) -> None:
     stage.bring("waits", "a")
     stage.bridge.pause("a")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     past = snapshot(client)
     stage.bridge.reschedule("a", "1h")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     restore(client, past)
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == "pending [1] 1"
 
 
@@ -185,10 +185,10 @@ def test_a_retry_keeps_its_time_in_an_older_copy_of_redis(
     stage.bring("runs", "a")
     past = snapshot(client)
     stage.end("a", "retry")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     assert stage.look("a") == "pending [1] 2"
     restore(client, past)
-    stage.books.settle_down()
+    stage.harness.settle_down()
     lapse(stage, client)
     assert stage.look("a") == "pending [1] 2"
 
@@ -199,12 +199,12 @@ def test_what_ran_when_redis_was_emptied_comes_back_a_lease_later_also_if_it_was
 ) -> None:
     stage.bring("runs", "a")
     client.flushall()
-    with stage.books.engine.begin() as session:
+    with stage.harness.engine.begin() as session:
         if wish == "reschedule":
             stage.ledger.reschedule(session, "a", 0)
         else:
             stage.ledger.make_task(session, "mail.send", [1], 0, id="a", if_exists="replace")
-    stage.books.settle_down()
+    stage.harness.settle_down()
     due = client.zscore("expirebridge:pending", "a")
     assert due is not None
     assert due > server_ms(client) + 9000
@@ -220,30 +220,30 @@ def test_what_is_asked_of_a_restored_ledger_counts(
 ) -> None:
     """What was lost and what is asked since have the same revision."""
     stage.bring("waits", "a")
-    past = dump(stage.books)
+    past = dump(stage.harness)
     stage.ask("a", lost)
-    stage.books.settle_down()
-    load(stage.books, past)
-    with stage.books.engine.begin() as session:
+    stage.harness.settle_down()
+    load(stage.harness, past)
+    with stage.harness.engine.begin() as session:
         if wish == "cancel":
             stage.ledger.cancel(session, "a")
         else:
             stage.ledger.reschedule(session, "a", "5h")
-    stage.books.relay().rebind()
-    stage.books.settle_down()
+    stage.harness.relay().rebind()
+    stage.harness.settle_down()
     assert stage.look("a") == ("cancelled [1]" if wish == "cancel" else "pending [1] 5")
 
 
-def dump(books: Books) -> dict[Any, list[dict[str, Any]]]:
-    with books.engine.connect() as connection:
+def dump(harness: LedgerHarness) -> dict[Any, list[dict[str, Any]]]:
+    with harness.engine.connect() as connection:
         return {
             table: [dict(row._mapping) for row in connection.execute(table.select())]
-            for table in (books.made.task, books.made.passes)
+            for table in (harness.made.task, harness.made.passes)
         }
 
 
-def load(books: Books, past: dict[Any, list[dict[str, Any]]]) -> None:
-    with books.engine.begin() as connection:
+def load(harness: LedgerHarness, past: dict[Any, list[dict[str, Any]]]) -> None:
+    with harness.engine.begin() as connection:
         for table, rows in past.items():
             connection.execute(delete(table))
             connection.execute(insert(table), rows)

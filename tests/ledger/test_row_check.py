@@ -22,7 +22,7 @@ from expirebridge.listener.listener import Listener
 from expirebridge.model.row_state import RowState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening
 
@@ -80,9 +80,9 @@ def run(request: pytest.FixtureRequest, ran: list[int]) -> Handler:
 
 
 @pytest.fixture
-def one_row(books: Books, with_ledger: Settings) -> Settings:
+def one_row(harness: LedgerHarness, with_ledger: Settings) -> Settings:
     """The settings of a listener for one waiting row, and one place."""
-    books.insert("a", func="test.run", params="[1]")
+    harness.insert("a", func="test.run", params="[1]")
     return replace(with_ledger, concurrency=1)
 
 
@@ -235,7 +235,7 @@ async def test_a_gate_that_closes_meanwhile_gives_it_back(
 
 
 async def test_a_ledger_that_takes_too_long_is_told_from_a_cancellation(
-    books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, store: Store
+    harness: LedgerHarness, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Also in a task that was cancelled before, where Python 3.11.2 takes one for the other."""
     monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 0.05)

@@ -15,7 +15,7 @@ from expirebridge.ledger.sql_types import NowMs
 from expirebridge.model.row_state import Status, SyncState
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 
 pytestmark = [pytest.mark.rest, pytest.mark.timeout(120)]
@@ -34,22 +34,22 @@ def reasons(page: RowPage) -> dict[str, str]:
     return {row.task.id: row.reason for row in page.rows}
 
 
-def test_each_row_is_listed_with_its_reason(books: Books, look: Look) -> None:
-    books.insert("bad", params="no JSON")
-    books.insert("dropped", HOUR)
-    books.insert("moved", HOUR)
-    books.settle_down()
-    books.cancel("dropped")
-    books.change("moved", due=None)
-    books.insert("new", at_ms=1_900_000_000_000)
-    books.insert("unfit", options="[]")
-    books.insert("lost", HOUR, todo=SyncState.REBUILD)
+def test_each_row_is_listed_with_its_reason(harness: LedgerHarness, look: Look) -> None:
+    harness.insert("bad", params="no JSON")
+    harness.insert("dropped", HOUR)
+    harness.insert("moved", HOUR)
+    harness.settle_down()
+    harness.cancel("dropped")
+    harness.change("moved", due=None)
+    harness.insert("new", at_ms=1_900_000_000_000)
+    harness.insert("unfit", options="[]")
+    harness.insert("lost", HOUR, todo=SyncState.REBUILD)
     carried = {"todo": SyncState.NOTHING, "at_ms": 1}
     future = 4_000_000_000_000
-    books.insert("due", **carried, due=1)
-    books.insert("early", **carried, due=future)
-    books.insert("paused", **carried, due=NEVER)
-    books.insert("retried", **carried, due=future, retry_times=1, message="boom")
+    harness.insert("due", **carried, due=1)
+    harness.insert("early", **carried, due=future)
+    harness.insert("paused", **carried, due=NEVER)
+    harness.insert("retried", **carried, due=future, retry_times=1, message="boom")
     assert reasons(look(RowKind.RELAY, None)) == {
         "dropped": "to be cancelled",
         "moved": "changed",
@@ -67,12 +67,12 @@ def test_each_row_is_listed_with_its_reason(books: Books, look: Look) -> None:
     assert (refused.task.id, refused.reason[:5]) == ("bad", "args:")
 
 
-def test_a_row_is_due_as_it_asks_until_redis_says(books: Books, look: Look) -> None:
-    books.insert("at", at_ms=1_900_000_000_000)
-    books.insert("in", HOUR)
-    books.insert("carried", at_ms=1, due=1_900_000_000_001)
+def test_a_row_is_due_as_it_asks_until_redis_says(harness: LedgerHarness, look: Look) -> None:
+    harness.insert("at", at_ms=1_900_000_000_000)
+    harness.insert("in", HOUR)
+    harness.insert("carried", at_ms=1, due=1_900_000_000_001)
     due = {row.task.id: row.due for row in look(RowKind.RELAY, None).rows}
-    written = books.row("in").written
+    written = harness.row("in").written
     assert due == {
         "at": from_ms(1_900_000_000_000),
         "in": from_ms(written + HOUR),
@@ -81,14 +81,14 @@ def test_a_row_is_due_as_it_asks_until_redis_says(books: Books, look: Look) -> N
 
 
 def test_a_page_follows_another_and_none_is_left_out(
-    books: Books, made: Tables, look: Look
+    harness: LedgerHarness, made: Tables, look: Look
 ) -> None:
     rows = [
         {"id": f"r{n:03}", "func": "a.b", "params": "[]", "delay_ms": HOUR, "todo": todo,
          "ledger": "default"}
         for n, todo in enumerate([SyncState.RELAY, SyncState.NOTHING] * 120)
     ]  # fmt: skip
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         connection.execute(insert(made.task), rows)
     for kind in (RowKind.RELAY, RowKind.TIME):
         found, cursor, pages = list[str](), None, 0
@@ -100,9 +100,11 @@ def test_a_page_follows_another_and_none_is_left_out(
         assert len(found) == len(set(found)) == 120
 
 
-def test_rows_of_another_ledger_are_not_listed(books: Books, made: Tables, look: Look) -> None:
+def test_rows_of_another_ledger_are_not_listed(
+    harness: LedgerHarness, made: Tables, look: Look
+) -> None:
     values = {"id": "x", "func": "a.b", "params": "[]", "delay_ms": HOUR, "ledger": "other"}
-    with books.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         connection.execute(insert(made.task), [values])
     assert all(look(kind, None).rows == [] for kind in RowKind)
 
@@ -190,10 +192,10 @@ def test_few_of_many_that_failed_are_looked_at(full: Engine, made: Tables) -> No
 
 
 def test_no_more_rows_are_listed_than_the_most(
-    books: Books, look: Look, monkeypatch: pytest.MonkeyPatch
+    harness: LedgerHarness, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(PAGE_ROWS + 1):
-        books.insert(f"r{number}", HOUR)
+        harness.insert(f"r{number}", HOUR)
     page = look(RowKind.RELAY, None)
     assert (page.cursor, page.is_cut) == (str(PAGE_ROWS), False)
     monkeypatch.setattr(row_pages, "MOST_LISTED", PAGE_ROWS)

@@ -13,14 +13,14 @@ from expirebridge.errors import InvalidSetting, LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables
 from expirebridge.store.client import Store
 from tests.kit.invoked import app
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import LedgerHarness
 
 pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store) -> Books:
-    return Books(engine, made, store)
+def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:
+    return LedgerHarness(engine, made, store)
 
 
 def series(*words: str, url: str, ledger: str = "") -> Result:
@@ -32,17 +32,19 @@ def url_of(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=False)
 
 
-def schedule(books: Books, ledger: Ledger, *ids: str) -> None:
-    with books.engine.begin() as connection:
+def schedule(harness: LedgerHarness, ledger: Ledger, *ids: str) -> None:
+    with harness.engine.begin() as connection:
         for id in ids:
             ledger.schedule(connection, id, "mail.send", [1], every="1h", tags=["a"])
 
 
-def test_series_of_a_ledger_are_seen_and_steered(books: Books, ledger: Ledger, url: str) -> None:
-    schedule(books, ledger, "tenant-7")
+def test_series_of_a_ledger_are_seen_and_steered(
+    harness: LedgerHarness, ledger: Ledger, url: str
+) -> None:
+    schedule(harness, ledger, "tenant-7")
 
     def ask(*words: str) -> Any:
-        done = series(*words, "--json", url=url, ledger=url_of(books.engine))
+        done = series(*words, "--json", url=url, ledger=url_of(harness.engine))
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
@@ -53,25 +55,27 @@ def test_series_of_a_ledger_are_seen_and_steered(books: Books, ledger: Ledger, u
     assert ask("show", "tenant-7")["paused"] is not None
     assert ask("resume", "tenant-7") == {"id": "tenant-7", "outcome": "resumed"}
     tick = ask("run", "tenant-7")["id"]
-    assert books.row(tick) is not None
+    assert harness.row(tick) is not None
     assert ask("remove", "tenant-7") == {"id": "tenant-7", "outcome": "removed"}
     assert ask("list")["series"] == []
 
 
 def test_another_ledger_than_that_of_the_environment_is_named(
-    books: Books, ledger: Ledger, url: str, tmp_path: Path
+    harness: LedgerHarness, ledger: Ledger, url: str, tmp_path: Path
 ) -> None:
-    schedule(books, ledger, "tenant-7")
-    words = ("pause", "tenant-7", "--ledger", url_of(books.engine))
+    schedule(harness, ledger, "tenant-7")
+    words = ("pause", "tenant-7", "--ledger", url_of(harness.engine))
     done = series(*words, url=url, ledger=f"sqlite:///{tmp_path}/other.db")
     assert (done.exit_code, done.output) == (0, "tenant-7: paused\n")
 
 
-def test_one_list_has_both_kinds(books: Books, ledger: Ledger, url: str, bridge: Bridge) -> None:
-    schedule(books, ledger, "b", "d")
+def test_one_list_has_both_kinds(
+    harness: LedgerHarness, ledger: Ledger, url: str, bridge: Bridge
+) -> None:
+    schedule(harness, ledger, "b", "d")
     bridge.schedule("a", "mail.send", every="30m")
     bridge.schedule("c", "mail.send", every="2h")
-    listed = series("list", url=url, ledger=url_of(books.engine))
+    listed = series("list", url=url, ledger=url_of(harness.engine))
     lines = [line.split() for line in listed.stdout.splitlines()]
     assert [line[:2] for line in lines] == [
         ["id", "in"], ["a", "redis"], ["b", "ledger"], ["d", "ledger"], ["c", "redis"],
@@ -80,7 +84,7 @@ def test_one_list_has_both_kinds(books: Books, ledger: Ledger, url: str, bridge:
     while True:
         words = ("--cursor", cursor) if cursor else ()
         done = series(
-            "list", "--limit", "1", "--json", *words, url=url, ledger=url_of(books.engine)
+            "list", "--limit", "1", "--json", *words, url=url, ledger=url_of(harness.engine)
         )
         page = json.loads(done.stdout)
         seen += [one["id"] for one in page["series"]]
@@ -90,13 +94,13 @@ def test_one_list_has_both_kinds(books: Books, ledger: Ledger, url: str, bridge:
 
 
 def test_without_the_ledger_it_is_said_what_to_do(
-    books: Books, ledger: Ledger, url: str, bridge: Bridge
+    harness: LedgerHarness, ledger: Ledger, url: str, bridge: Bridge
 ) -> None:
-    schedule(books, ledger, "tenant-7")
+    schedule(harness, ledger, "tenant-7")
     bridge.schedule("a", "mail.send", every="30m")
     done = series("pause", "tenant-7", url=url)
     assert (done.exit_code, done.stderr) == (3, "expirebridge: series 'tenant-7': not found\n")
-    books.settle_down()  # from now on Redis knows that it has a ledger
+    harness.settle_down()  # from now on Redis knows that it has a ledger
     done = series("pause", "tenant-7", url=url)
     assert (done.exit_code, done.stderr) == (
         3,
@@ -110,13 +114,13 @@ def test_without_the_ledger_it_is_said_what_to_do(
 
 
 def test_series_of_redis_are_steered_with_a_ledger_too(
-    books: Books, ledger: Ledger, url: str, bridge: Bridge
+    harness: LedgerHarness, ledger: Ledger, url: str, bridge: Bridge
 ) -> None:
     bridge.schedule("a", "mail.send", every="30m")
     for words, said in (("pause", "paused"), ("resume", "resumed"), ("remove", "removed")):
-        done = series(words, "a", url=url, ledger=url_of(books.engine))
+        done = series(words, "a", url=url, ledger=url_of(harness.engine))
         assert done.stdout == f"a: {said}\n"
-    done = series("remove", "a", url=url, ledger=url_of(books.engine))
+    done = series("remove", "a", url=url, ledger=url_of(harness.engine))
     assert (done.exit_code, done.stderr) == (3, "expirebridge: series 'a': not found\n")
 
 

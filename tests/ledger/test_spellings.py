@@ -20,7 +20,7 @@ from expirebridge.ledger.binding import Met
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from tests.kit.ledgers import Books, until
+from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.sentinels import Sentinels
 from tests.kit.servers import FEW, SERVERS
 from tests.kit.witness import Witness, listening, until_logged
@@ -63,17 +63,17 @@ def learnt(caplog: pytest.LogCaptureFixture) -> list[str]:
             if getattr(one, "event", "") == "ledger learnt"]  # fmt: skip
 
 
-async def one_runs(settings: Settings, books: Books, id: str) -> None:
+async def one_runs(settings: Settings, harness: LedgerHarness, id: str) -> None:
     """A listener with these settings carries a new row, and runs it."""
     witness = Witness()
-    books.insert(id, func="test.run", params="[]")
+    harness.insert(id, func="test.run", params="[]")
     async with listening(settings, witness, run=lambda: None):
         await witness.until_ended(1, End.SUCCEEDED)
 
 
 @pytest.mark.parametrize("side", ["redis", "redis by another name", "sql", "both"])
 async def test_another_spelling_goes_on(
-    books: Books, with_ledger: Settings, made: Tables, tmp_path: Path, side: str,
+    harness: LedgerHarness, with_ledger: Settings, made: Tables, tmp_path: Path, side: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     assert with_ledger.ledger is not None
@@ -86,10 +86,10 @@ async def test_another_spelling_goes_on(
         other = replace(other, ledger=respelt(with_ledger.ledger, tmp_path))
     if side == "both":
         other = replace(other, url=renamed(other.url))
-    await one_runs(with_ledger, books, "before")
-    await one_runs(other, books, "after")
-    await one_runs(with_ledger, books, "again")
-    known = met(books.engine, made)
+    await one_runs(with_ledger, harness, "before")
+    await one_runs(other, harness, "after")
+    await one_runs(with_ledger, harness, "again")
+    known = met(harness.engine, made)
     assert len(known.redis) == (1 if side == "sql" else 2)
     assert len(known.sql) == (2 if side in {"sql", "both"} else 1)
     assert len(learnt(caplog)) == len(known.redis) + len(known.sql) - 2
@@ -97,7 +97,7 @@ async def test_another_spelling_goes_on(
 
 
 async def test_two_spellings_side_by_side_do_not_write_in_turns(
-    books: Books, with_ledger: Settings, made: Tables, caplog: pytest.LogCaptureFixture
+    harness: LedgerHarness, with_ledger: Settings, made: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     witness = Witness()
     other = replace(with_ledger, url=renamed(with_ledger.url))
@@ -106,15 +106,15 @@ async def test_two_spellings_side_by_side_do_not_write_in_turns(
         listening(other, witness, run=lambda: None),
     ):
         for number in range(6):
-            books.insert(f"{number}", func="test.run", params="[]")
+            harness.insert(f"{number}", func="test.run", params="[]")
             await witness.until_ended(number + 1, End.SUCCEEDED)
-    assert len(met(books.engine, made).redis) == 2
+    assert len(met(harness.engine, made).redis) == 2
     assert len(learnt(caplog)) == 1
     assert "stands still" not in caplog.text
 
 
 async def test_a_rebuild_by_another_spelling_stops_no_listener(
-    books: Books, with_ledger: Settings, made: Tables, store: Store, tmp_path: Path,
+    harness: LedgerHarness, with_ledger: Settings, made: Tables, store: Store, tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     assert with_ledger.ledger is not None
@@ -123,14 +123,14 @@ async def test_a_rebuild_by_another_spelling_stops_no_listener(
         with_ledger, url=renamed(with_ledger.url), ledger=respelt(with_ledger.ledger, tmp_path)
     )
     async with listening(with_ledger, witness, run=lambda: None):
-        books.insert("before", func="test.run", params="[]")
+        harness.insert("before", func="test.run", params="[]")
         await witness.until_ended(1, End.SUCCEEDED)
         with closing(LedgerEngine(other)) as ledger_engine:
             await asyncio.to_thread(ledger_engine.partition(lambda: store).rebuild)
-        books.insert("after", func="test.run", params="[]")
+        harness.insert("after", func="test.run", params="[]")
         await witness.until_ended(2, End.SUCCEEDED)
         await until_logged(lambda: len(learnt(caplog)) == 2)
-    known = met(books.engine, made)
+    known = met(harness.engine, made)
     assert (len(known.redis), len(known.sql)) == (2, 2)
 
 
@@ -166,12 +166,12 @@ def with_sentinels(settings: Settings, *chosen: int) -> Settings:
     ],
 )
 async def test_other_sentinels_go_on(
-    books: Books, watched: Settings, made: Tables, before: tuple[int, ...],
+    harness: LedgerHarness, watched: Settings, made: Tables, before: tuple[int, ...],
     after: tuple[int, ...], known: int, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    await one_runs(with_sentinels(watched, *before), books, "before")
-    await one_runs(with_sentinels(watched, *after), books, "after")
-    assert len(met(books.engine, made).redis) == known
+    await one_runs(with_sentinels(watched, *before), harness, "before")
+    await one_runs(with_sentinels(watched, *after), harness, "after")
+    assert len(met(harness.engine, made).redis) == known
     assert len(learnt(caplog)) == known - len(before)
     assert "stands still" not in caplog.text
 
@@ -185,14 +185,14 @@ async def test_a_server_that_restarts_is_the_same(
     with EmbeddedServer() as server:
         settings = replace(with_ledger, url=server.url, lease=1.0)
         store = Store(redis.Redis(port=server.port, db=1), prefix="expirebridge")
-        books = Books(engine, made, store)
+        harness = LedgerHarness(engine, made, store)
         async with listening(settings, witness, run=lambda: None):
-            books.insert("later", 3_600_000, func="test.run", params="[]")
-            books.insert("before", func="test.run", params="[]")
+            harness.insert("later", 3_600_000, func="test.run", params="[]")
+            harness.insert("before", func="test.run", params="[]")
             await witness.until_ended(1, End.SUCCEEDED)
             before = met(engine, made)
             await asyncio.to_thread(restart, server, empties=empties)
-            books.insert("after", func="test.run", params="[]")
+            harness.insert("after", func="test.run", params="[]")
             await witness.until_ended(2, End.SUCCEEDED)
             await until(lambda: met(engine, made).run != before.run)
         assert store.client.exists("expirebridge:task:later")
@@ -210,7 +210,7 @@ def restart(server: EmbeddedServer, *, empties: bool) -> None:
     server.start()
 
 
-def test_a_pass_asks_neither_side_who_it_is(books: Books, with_ledger: Settings) -> None:
+def test_a_pass_asks_neither_side_who_it_is(harness: LedgerHarness, with_ledger: Settings) -> None:
     """That is asked for each new connection, and there is none."""
     asked: list[str] = []
     lock = threading.Lock()
@@ -220,16 +220,16 @@ def test_a_pass_asks_neither_side_who_it_is(books: Books, with_ledger: Settings)
             asked.append(str(words[2]))
 
     with closing(LedgerEngine(with_ledger)) as ledger_engine:
-        ours = ledger_engine.partition(lambda: books.store)
-        books.insert("a", 3_600_000)
+        ours = ledger_engine.partition(lambda: harness.store)
+        harness.insert("a", 3_600_000)
         ours.relay_once()
         ours.relay_once()  # Redis knows the ledger since the first
         event.listen(ledger_engine.engine, "before_cursor_execute", note)
-        books.store.client.config_resetstat()
+        harness.store.client.config_resetstat()
         for number in range(5):
-            books.insert(f"{number}", 3_600_000)
+            harness.insert(f"{number}", 3_600_000)
             assert ours.relay_once() == 1
         # What is under way is not counted.
-        assert "cmdstat_info" not in books.store.client.info("commandstats")
+        assert "cmdstat_info" not in harness.store.client.info("commandstats")
     assert len(asked) > 5
     assert [one for one in asked if "met" in one] == []

@@ -17,7 +17,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands.claiming import Settlement
-from tests.kit.ledgers import Books, restore, snapshot
+from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.steps import settle
 from tests.ledger.model import Model
 from tests.ledger.planted import planted
@@ -49,12 +49,12 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_calls, "MAX_ROWS", 3)
 
 
-def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> Books:
+def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> LedgerHarness:
     client.flushall()
     with engine.begin() as connection:
         connection.execute(made.task.delete())
         connection.execute(made.passes.delete())
-    return Books(engine, made, store)
+    return LedgerHarness(engine, made, store)
 
 
 @pytest.mark.usefixtures("few_rows")
@@ -66,14 +66,14 @@ def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> 
 def test_nothing_is_lost_and_nothing_done_starts_again(
     memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int, is_calm: bool
 ) -> None:
-    books = emptied(memory, made, store, client)
-    assert World(books, client, seed, model=Model(), is_calm=is_calm).live(STEPS) == []
+    harness = emptied(memory, made, store, client)
+    assert World(harness, client, seed, model=Model(), is_calm=is_calm).live(STEPS) == []
 
 
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("is_calm", [False, True])
-def test_on_each_database(books: Books, client: redis.Redis, is_calm: bool) -> None:
-    assert World(books, client, 5, model=Model(), is_calm=is_calm).live(120) == []
+def test_on_each_database(harness: LedgerHarness, client: redis.Redis, is_calm: bool) -> None:
+    assert World(harness, client, 5, model=Model(), is_calm=is_calm).live(120) == []
 
 
 @pytest.mark.rest
@@ -83,8 +83,8 @@ def test_without_a_rule_a_history_ends_badly(
     memory: Engine, made: Tables, store: Store, client: redis.Redis, rule: str
 ) -> None:
     def live(*out: str) -> list[str]:
-        books = emptied(memory, made, store, client)
-        return World(books, client, CAUGHT[rule], frozenset({"status", *out})).live(STEPS)
+        harness = emptied(memory, made, store, client)
+        return World(harness, client, CAUGHT[rule], frozenset({"status", *out})).live(STEPS)
 
     assert live() == []
     with planted(rule):
@@ -98,8 +98,8 @@ def test_without_a_rule_about_wishes_a_calm_history_differs_from_the_model(
     memory: Engine, made: Tables, store: Store, client: redis.Redis, rule: str
 ) -> None:
     def live(*out: str) -> list[str]:
-        books = emptied(memory, made, store, client)
-        world = World(books, client, ASKED[rule], frozenset(out), Model(), is_calm=True)
+        harness = emptied(memory, made, store, client)
+        world = World(harness, client, ASKED[rule], frozenset(out), Model(), is_calm=True)
         try:
             return world.live(STEPS)
         except AssertionError as differs:
@@ -111,55 +111,57 @@ def test_without_a_rule_about_wishes_a_calm_history_differs_from_the_model(
 
 
 @pytest.fixture
-def books(engine: Engine, made: Tables, store: Store) -> Books:
-    return Books(engine, made, store)
+def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:
+    return LedgerHarness(engine, made, store)
 
 
-def lose_while_written_back(books: Books, client: redis.Redis) -> int | None:
+def lose_while_written_back(harness: LedgerHarness, client: redis.Redis) -> int | None:
     """A task ends; while its row learns that, the server loses it. Returns the gate's number."""
-    store, world = books.store, World(books, client, 0)
-    books.insert("a")
-    books.settle_down()
+    store, world = harness.store, World(harness, client, 0)
+    harness.insert("a")
+    harness.settle_down()
     before = snapshot(client)
     store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0))
     settle(store, Settlement("a", "t", "succeeded"))
-    steps = books.relay().bring_back()
+    steps = harness.relay().bring_back()
     while next(steps) != "dirty read":
         pass
     restore(client, before)
     finish(steps)
-    assert books.status("a") is Status.SUCCEEDED
+    assert harness.status("a") is Status.SUCCEEDED
     return world._gate(0)
 
 
 def test_what_the_server_lost_while_it_was_written_back_closes_the_gate(
-    books: Books, client: redis.Redis, store: Store
+    harness: LedgerHarness, client: redis.Redis, store: Store
 ) -> None:
-    assert lose_while_written_back(books, client) is None
-    books.settle_down()
+    assert lose_while_written_back(harness, client) is None
+    harness.settle_down()
     assert store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks == []
 
 
-def test_without_the_look_at_dirty_it_would_stay_open(books: Books, client: redis.Redis) -> None:
+def test_without_the_look_at_dirty_it_would_stay_open(
+    harness: LedgerHarness, client: redis.Redis
+) -> None:
     with planted("still"):
-        assert lose_while_written_back(books, client) is not None
+        assert lose_while_written_back(harness, client) is not None
 
 
-def revived_by_an_older_row(books: Books, store: Store) -> bool:
+def revived_by_an_older_row(harness: LedgerHarness, store: Store) -> bool:
     """A pass stalls with a row; meanwhile its task ends. Whether the row would begin it again."""
-    books.insert("a")
-    books.settle_down()
+    harness.insert("a")
+    harness.settle_down()
     store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0))
     settle(store, Settlement("a", "t", "succeeded"))
-    books.change("a", ext_string="x")
-    finish(books.relay().carry())
+    harness.change("a", ext_string="x")
+    finish(harness.relay().carry())
     return bool(store.run(claiming.claim("u", Settings(), places=1, idle=True, gate=0)).tasks)
 
 
-def test_what_ended_is_not_begun_again_by_its_row(books: Books, store: Store) -> None:
-    assert not revived_by_an_older_row(books, store)
+def test_what_ended_is_not_begun_again_by_its_row(harness: LedgerHarness, store: Store) -> None:
+    assert not revived_by_an_older_row(harness, store)
 
 
-def test_without_the_revision_it_would_be(books: Books, store: Store) -> None:
+def test_without_the_revision_it_would_be(harness: LedgerHarness, store: Store) -> None:
     with planted("revision"):
-        assert revived_by_an_older_row(books, store)
+        assert revived_by_an_older_row(harness, store)

@@ -30,7 +30,7 @@ from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import EventKind
-from tests.kit.ledgers import Books, Snapshot, restore, snapshot
+from tests.kit.ledgers import LedgerHarness, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 
 SETTINGS = Settings()
@@ -71,7 +71,7 @@ class World:
 
     def __init__(
         self,
-        books: Books,
+        harness: LedgerHarness,
         client: Any,
         seed: int,
         out: frozenset[str] = frozenset(),
@@ -79,14 +79,14 @@ class World:
         *,
         is_calm: bool = False,
     ) -> None:
-        self.books, self.client, self.out = books, client, out
+        self.harness, self.client, self.out = harness, client, out
         self.is_calm = is_calm
         """Whether nothing is lost or killed, and much is asked of few tasks."""
         self.model = model
-        self.store = books.store
-        self.pages = books.rows = Watched(books.engine, books.made, name=books.name)
+        self.store = harness.store
+        self.pages = harness.rows = Watched(harness.engine, harness.made, name=harness.name)
         self.random = random.Random(seed)  # noqa: S311 - to be repeated
-        self.ledger = Ledger(tables=books.made)
+        self.ledger = Ledger(tables=harness.made)
         self.relays = [self.relay(), self.relay()]
         self.past = [self.remembered()]
         self.link = 0
@@ -144,9 +144,9 @@ class World:
     def _insert(self, id: str) -> None:
         args = self._args()
         early = {"generation": 1} if "generation" in self.out else {}
-        self.books.insert(id, params=args, **early)
+        self.harness.insert(id, params=args, **early)
         if self.model:
-            self.model.insert(id, self.books.row(id).generation, args)
+            self.model.insert(id, self.harness.row(id).generation, args)
 
     def _args(self) -> str:
         return f"[{self.random.randrange(1, 4)}]"
@@ -159,9 +159,9 @@ class World:
         id = self.random.choice(self.random.choice((open_rows, rows)) or rows).id
         asked = wishes or self.random.sample(WISHES, self.random.choice((1, 1, 2)))
         args = self._args()
-        with self.books.engine.begin() as session:
+        with self.harness.engine.begin() as session:
             answers = [self._ask(session, wish, id, args) for wish in asked]
-        generation = self.books.row(id).generation
+        generation = self.harness.row(id).generation
         for wish, answer in zip(asked, answers, strict=True):
             if self.model:
                 assert self._modelled(self.model, wish, id, args, generation) == answer
@@ -193,7 +193,7 @@ class World:
         """Change a row that was relayed, and not its task."""
         if ids := [row.id for row in self.rows() if row.id in self._open() and row.due]:
             id = self.random.choice(ids)
-            self.books.change(id, ext_string="x")
+            self.harness.change(id, ext_string="x")
             if self.model:
                 self.model.touch(id)
 
@@ -201,12 +201,12 @@ class World:
         return [row.id for row in self.rows() if row.status == 1 and row.wanted == "none"]
 
     def rows(self) -> list[Any]:
-        return self.books.all_rows()
+        return self.harness.all_rows()
 
     # The relays
 
     def relay(self) -> Iterator[None]:
-        relay, model = self.books.relay(), self.model
+        relay, model = self.harness.relay(), self.model
         while True:
             yield
             yield from self._steps(relay.carry(), model.carry() if model else None)
@@ -269,12 +269,12 @@ class World:
         if who in self.checked and self.checked[who][0] == self.link:
             return self.checked[who][1]
         if "fence" not in self.out and self.fenced.get(who) != self.link:
-            self.books.rows.fence(self.store.run(ledger_calls.read_ledger()).number)
+            self.harness.rows.fence(self.store.run(ledger_calls.read_ledger()).number)
             if self.model:
                 self.model.fence()
             self.fenced[who] = self.link
         known = self.store.run(ledger_calls.read_ledger())
-        numbers = self.books.rows.read()
+        numbers = self.harness.rows.read()
         if numbers is None:
             return None
         if "mark" in self.out:
@@ -296,7 +296,7 @@ class World:
         return f"{id}:?{self.client.hget(f'{PREFIX}:task:{id}', 'call').decode()}"
 
     def _start(self, run: Run) -> None:
-        row = self.books.row(run.id)
+        row = self.harness.row(run.id)
         outcome = self._verdict(run)
         if outcome != "runs":
             return self._settle(run, "released" if outcome == "later" else outcome)
@@ -307,7 +307,7 @@ class World:
 
     def _verdict(self, run: Run) -> str:
         """What a listener is told by the row."""
-        version, row = run.version, self.books.rows.ask([run.id]).get(run.id)
+        version, row = run.version, self.harness.rows.ask([run.id]).get(run.id)
         if "row" in self.out:
             return "runs"
         if row and "status" in self.out:
@@ -363,11 +363,11 @@ class World:
             self.effects.add((run.id, run.version.generation))
 
     def _complete(self, run: Run) -> bool:
-        books = self.books
-        with books.engine.begin() as connection:
+        harness = self.harness
+        with harness.engine.begin() as connection:
             try:
                 complete(
-                    connection, books.made, ledger=books.name, id=run.id, attempt=1,
+                    connection, harness.made, ledger=harness.name, id=run.id, attempt=1,
                     generation=run.version.generation, revision=run.version.revision,
                 )  # fmt: skip
             except CompletionRefused:
@@ -481,7 +481,7 @@ class World:
         ids = [row.id for row in self.rows() if row.status != 1 and row.todo == SyncState.NOTHING]
         if ids:
             id = self.random.choice(ids)
-            self.books.prune(id)
+            self.harness.prune(id)
             self.deleted.append(id)
             if self.model:
                 self.model.prune(id)
@@ -604,7 +604,7 @@ class World:
         }
         dirty = self.client.zrange(f"{PREFIX}:dirty", 0, -1)
         assert {id.decode() for id in dirty} == model.redis.dirty.keys()
-        numbers = self.books.rows.read()
+        numbers = self.harness.rows.read()
         if numbers:
             known = self.store.run(ledger_calls.read_ledger())
             assert (numbers.number, numbers.stamp) == (model.taken, model.stamp)
