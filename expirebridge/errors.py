@@ -26,8 +26,8 @@ ExpirebridgeError
     ├── FormatTooNew         a newer expirebridge wrote this database
     └── PartitionsDiffer     the database has another number of partitions
 
-`retry.py` has the exceptions that a handler raises to control its own task: `Retry`, `Snooze`,
-`Discard`.
+`expirebridge.model.policies` has the exceptions that a handler raises to control its own task:
+`Retry`, `Snooze`, `Discard`.
 """
 
 from collections.abc import Sequence

@@ -145,7 +145,7 @@ class Relay:
             for (at, _), result in zip(sent, results, strict=True)
         ]
         self._report([each for each in refused + done if each.refusal])
-        is_last = self._relay_store.conclude(number, done + refused)
+        is_last = self._relay_store.finish_batch(number, done + refused)
         yield "stamped"
         if not is_last:
             return INTERRUPTED

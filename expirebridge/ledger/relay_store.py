@@ -229,7 +229,7 @@ class RelayStore:
             rows = connection.execute(self._waiting.page(most, self._slots)).all()
             return RowBatch(rows, connection.scalar(select(NowMs())) or 0)
 
-    def conclude(self, number: int, results: Iterable[RowResult]) -> bool:
+    def finish_batch(self, number: int, results: Iterable[RowResult]) -> bool:
         """Stamp relayed rows that have not changed; False if another number was taken since."""
         task = self._task
         values = [self._stamped(each) for each in results]

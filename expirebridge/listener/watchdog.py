@@ -24,7 +24,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settled, Settlement
 
-# The heart settler: records outcomes while the event loop is blocked.
+# The emergency settler: records outcomes while the event loop is blocked.
 
 ABANDONED = "its listener ended: another handler blocked the event loop for good"
 

@@ -144,7 +144,7 @@ def json(raw: bytes) -> Any:
 
 # The fields of a task's record, each once: how it is shown, claimed and exported.
 #
-# The fields of every task (`call`, `args`, `key`, `made`) are read where needed; see views.py.
+# The fields of every task (`call`, `args`, `key`, `made`) are read where needed; see views.lua.
 
 
 class Field(NamedTuple):

@@ -38,7 +38,7 @@ def complete(session: Transaction, ledger: str, id: str, version: RowVersion, at
 async def outcome_after(
     session: Transaction, ledger: str, version: RowVersion | None, attempt: Attempt
 ) -> AttemptOutcome | None:
-    """The listener's conclusion from the row, after an attempt failed that completed it in this
+    """The listener's outcome from the row, after an attempt failed that completed it in this
     session; None if the row says nothing, or cannot be read."""
     try:
         with seen_after(session) as (transactions, awaits):

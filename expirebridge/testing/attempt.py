@@ -70,18 +70,18 @@ class Ran:
         )
 
 
-def ran(attempt: Attempt, conclusion: AttemptOutcome, at: datetime) -> Ran:
-    """Describe an attempt that was concluded."""
-    settlement = conclusion.settlement
-    succeeded = conclusion.end is End.SUCCEEDED
+def ran(attempt: Attempt, outcome: AttemptOutcome, at: datetime) -> Ran:
+    """Describe an attempt that ended."""
+    settlement = outcome.settlement
+    succeeded = outcome.end is End.SUCCEEDED
     return Ran(
         task=attempt.task,
         at=at,
-        end=conclusion.end,
-        delay=settlement.delay if conclusion.end in WAITS else None,
+        end=outcome.end,
+        delay=settlement.delay if outcome.end in WAITS else None,
         result=orjson.loads(settlement.text) if succeeded and settlement.text else None,
-        reason=conclusion.reason,
-        error=conclusion.error,
+        reason=outcome.reason,
+        error=outcome.error,
         took=attempt.took,
     )
 

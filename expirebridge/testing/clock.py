@@ -22,7 +22,7 @@ from expirebridge.testing.expectations import WAITING, line
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.made_tasks import MadeCalls
 from expirebridge.testing.time import PythonClock
-from expirebridge.testing.traveller import Ear, Traveller
+from expirebridge.testing.traveller import KeyEventReader, Traveller
 
 LIMIT = 1000
 """Attempts in one travel, unless a test allows more."""
@@ -73,13 +73,15 @@ class Clock(MadeCalls):
             stack.enter_context(script_loader.using(time.movable()))
             is_ours = self._given_url is None
             self._store = stack.enter_context(empty_database(self._settings, is_ours=is_ours))
-            ear = stack.enter_context(closing(Ear(self._store.client, self._store.database)))
+            key_events = stack.enter_context(
+                closing(KeyEventReader(self._store.client, self._store.database))
+            )
             stack.enter_context(led_to(self.url))
             self.bridge = stack.enter_context(Bridge(self.url, tasks=str(self._settings.tasks)))
             stack.enter_context(self._loop)
             self._traveller = Traveller(
                 self._store,
-                ear,
+                key_events,
                 self._settings,
                 handlers=self._handlers,
                 python_clock=stack.enter_context(PythonClock()) if self._moves_python else None,

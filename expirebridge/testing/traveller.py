@@ -18,7 +18,7 @@ from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_a
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
-from expirebridge.listener.partition.reconciler import News, hint_for, sift
+from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
@@ -95,19 +95,19 @@ class Attempts:
         attempt = Attempt(claimed, handler, hint=hint, timeout=self._settings.timeout)
         attempt.lateness = lateness
         if row is not None:
-            conclusion = await row.look_up(attempt)
-            if conclusion is not None:
-                return attempt, conclusion
+            outcome = await row.look_up(attempt)
+            if outcome is not None:
+                return attempt, outcome
             attempt.task = replace(attempt.task, completer=row.completer_for(attempt))
         # A task of asyncio for each, as in a listener: it has a context of its own.
-        conclusion = await asyncio.create_task(run_attempt(attempt, self._invoker, self.hooks))
+        outcome = await asyncio.create_task(run_attempt(attempt, self._invoker, self.hooks))
         attempt.is_over = True
-        error = conclusion.error
+        error = outcome.error
         if error is not None and not isinstance(error, Exception | SystemExit):
             raise error
-        if row is not None and conclusion.is_failure:
-            conclusion = await row.look_after(attempt, conclusion)
-        return attempt, conclusion
+        if row is not None and outcome.is_failure:
+            outcome = await row.look_after(attempt, outcome)
+        return attempt, outcome
 
 
 # Receives key events of plain commands, as a listener's subscription does.
@@ -117,7 +117,7 @@ EDITED = "expire"
 PATIENCE = 5.0
 
 
-class Ear:
+class KeyEventReader:
     """Keeps events until they are taken."""
 
     def __init__(self, client: redis.Redis, database: Database) -> None:
@@ -207,14 +207,14 @@ class Traveller:
     def __init__(
         self,
         store: Store,
-        ear: Ear,
+        key_events: KeyEventReader,
         settings: Settings,
         *,
         handlers: Handlers,
         python_clock: PythonClock | None,
     ) -> None:
         self._store = store
-        self._ear = ear
+        self._key_events = key_events
         self._settings = settings
         self._handlers = handlers
         self._python_clock = python_clock
@@ -278,7 +278,7 @@ class Traveller:
         """Move the time to that ms, without a listener."""
         self._follow()
         await self._move(goal)
-        self._ear.take()
+        self._key_events.take()
 
     async def _begin(self, stack: AsyncExitStack) -> Attempts:
         """Load the handlers, and begin their lifespans, which end when the travel does."""
@@ -307,7 +307,7 @@ class Traveller:
         )
 
     def _follow(self) -> None:
-        self._store.run(_take_up(self._ear.take().items(), self._settings))
+        self._store.run(_take_up(self._key_events.take().items(), self._settings))
 
     async def _run(self, claim: Claim, attempts: Attempts) -> Ran | None:
         """Run the one task of a claim, and record how it ended; None if its row let it not run."""
@@ -315,8 +315,8 @@ class Traveller:
         attempts.hooks.emit(Claimed(count=1))
         lateness = claim.now_us / 1e6 - claimed.due / 1000
         row = None if claimed.ledger is None else self.rows
-        attempt, conclusion = await attempts.run(claimed, lateness=lateness, row=row)
-        settlement = conclusion.settlement
+        attempt, outcome = await attempts.run(claimed, lateness=lateness, row=row)
+        settlement = outcome.settlement
         if settlement.outcome == "unknown":
             # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
             settlement = settlement._replace(delay=UNKNOWN_FOR)
@@ -324,14 +324,14 @@ class Traveller:
         await self.exchange()
         if not attempt.is_over:
             return None
-        attempts.hooks.emit(conclusion.ended(attempt.task, attempt.took, code))
-        return ran(attempt, conclusion, from_ms(claim.now_us // 1000))
+        attempts.hooks.emit(outcome.ended(attempt.task, attempt.took, code))
+        return ran(attempt, outcome, from_ms(claim.now_us // 1000))
 
     async def _move(self, to: int) -> None:
         """Move the clock to that ms; wait for the last of them."""
-        self._ear.mute()
+        self._key_events.mute()
         now = self._store.run(time.shift(to - LAST_MS))
-        self._ear.unmute()
+        self._key_events.unmute()
         if self._python_clock is not None:
             self._python_clock.move(now)
         await asyncio.sleep(max(to / 1000 - now / 1e6, 0))
@@ -347,7 +347,7 @@ def _scan(settings: Settings) -> Steps[None]:
     """Scan all keys, for those without events."""
     pages = Pages(lambda cursor: reconciling.scan(cursor, STEP, settings))
     while page := (yield from pages.next()):
-        hints = [hint_for(name, EventKind.LIVE) for name in page.found]
+        hints = [key_event_of(name, EventKind.LIVE) for name in page.found]
         yield from _adopt([hint for hint in hints if hint], settings)
 
 

@@ -44,7 +44,7 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 async def carry_out(
-    site: PageContext,
+    context: PageContext,
     request: Request,
     action: str,
     target: str,
@@ -60,14 +60,14 @@ async def carry_out(
             "%s: %s on %s: %s", who, action, target, result,
             extra=event("action", who=who, action=action, target=target, result=result),
         )  # fmt: skip
-        await _note(site, who, action, target, result)
+        await _note(context, who, action, target, result)
     return changes
 
 
-async def _note(site: PageContext, who: str, action: str, target: str, result: str) -> None:
+async def _note(context: PageContext, who: str, action: str, target: str, result: str) -> None:
     """Record the action. If that fails, it is still done, and in the log."""
     try:
-        await site.store.run(
+        await context.store.run(
             fleet.note_action(who=who, action=action, target=target, result=result)
         )
     except ServerError as failure:
@@ -206,12 +206,12 @@ _LOGGED = 200
 class ActionPages:
     """The handlers of these pages."""
 
-    def __init__(self, site: PageContext) -> None:
-        self._site = site
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
 
     async def act(self, request: Request) -> Response:
         """Do something to one task."""
-        if not self._site.actions:
+        if not self._context.actions:
             return PlainTextResponse(READ_ONLY, 403)
         form = await read_form(request)
         order, id = Order.read(form), keys.check_id(form.get("id", "").strip())
@@ -222,42 +222,42 @@ class ActionPages:
         """Show which tasks an action on all that match would change."""
         search, order = Search.read(request.query_params), Order.read(request.query_params)
         found = await self._all(search, order)
-        return self._site.page(
+        return self._context.page(
             request, "bulk.html",
             search=search, order=order, found=found, sample=found.tasks[:10],
             by=request.query_params.get("by", ""), done=None, limit=BULK_LIMIT,
-            now=await self._site.now(),
+            now=await self._context.now(),
         )  # fmt: skip
 
     async def act_on_all(self, request: Request) -> Response:
         """Do something to all that match now."""
-        if not self._site.actions:
+        if not self._context.actions:
             return PlainTextResponse(READ_ONLY, 403)
         form = await read_form(request)
         search, order = Search.read(form), Order.read(form)
         found = await self._all(search, order)
         ids = list(dict.fromkeys(task.id for task in found.tasks))
         done = await self._carry_out(request, order, ids, target=search.query())
-        return self._site.page(
+        return self._context.page(
             request, "bulk.html",
             search=search, order=order, found=found, sample=[], by=form.get("by", ""),
-            done=done, limit=BULK_LIMIT, now=await self._site.now(),
+            done=done, limit=BULK_LIMIT, now=await self._context.now(),
         )  # fmt: skip
 
     async def log(self, request: Request) -> Response:
         """The log of actions: what was done, and by whom."""
-        noted = await self._site.store.run(fleet.read_actions(_LOGGED))
-        return self._site.page(
-            request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
+        noted = await self._context.store.run(fleet.read_actions(_LOGGED))
+        return self._context.page(
+            request, "actions.html", noted=noted, now=await self._context.now(), limit=_LOGGED
         )
 
     async def _all(self, search: Search, order: Order) -> SearchPage:
         """All matching tasks that this action is possible for, up to the limit."""
-        found = await self._site.store.run(
+        found = await self._context.store.run(
             find(
                 search,
-                self._site.operations,
-                self._site.settings,
+                self._context.operations,
+                self._context.settings,
                 rows=BULK_LIMIT,
                 limit=BULK_LIMIT,
             )
@@ -273,5 +273,5 @@ class ActionPages:
     async def _carry_out(
         self, request: Request, order: Order, ids: list[str], *, target: str
     ) -> Mapping[Change, int]:
-        work = order.carry_out(self._site.bridge, ids)
-        return await carry_out(self._site, request, order.choice.name, target, work)
+        work = order.carry_out(self._context.bridge, ids)
+        return await carry_out(self._context, request, order.choice.name, target, work)

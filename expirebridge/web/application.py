@@ -61,7 +61,7 @@ def app(
     settings = Settings.read(url=url, prefix=prefix, ledger=ledger, ledger_name=ledger_name)
     own = client is None
     client = client or clients.async_producer_client(settings.url, settings.prefix)
-    site = PageContext(
+    context = PageContext(
         bridge=AsyncBridge(url, client=client, prefix=prefix),
         operations=Operations(settings, Hooks()),
         store=AsyncPartitions(client, prefix=settings.prefix),
@@ -74,26 +74,30 @@ def app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         if own:
-            await site.store.aclose()
+            await context.store.aclose()
 
     return Starlette(
-        routes=_routes(site),
+        routes=_routes(context),
         middleware=[Middleware(Guard, credentials=credentials, loopback_only=loopback_only)],
         exception_handlers={
-            InvalidTask: site.refused,
-            ServerError: site.troubled,
-            LedgerError: site.troubled_by_ledger,
-            404: site.nothing_there,
+            InvalidTask: context.refused,
+            ServerError: context.troubled,
+            LedgerError: context.troubled_by_ledger,
+            404: context.nothing_there,
         },
         lifespan=lifespan,
     )
 
 
-def _routes(site: PageContext) -> list[BaseRoute]:
-    of_ledger, series_of_ledger = _of_ledger(site)
-    overview = Overview(site, None if of_ledger is None else of_ledger.alarms)
-    pages, live, acting = TaskPages(site, overview), LivePages(site, overview), ActionPages(site)
-    series = SeriesPages(site, series_of_ledger)
+def _routes(context: PageContext) -> list[BaseRoute]:
+    of_ledger, series_of_ledger = _of_ledger(context)
+    overview = Overview(context, None if of_ledger is None else of_ledger.alarms)
+    pages, live, acting = (
+        TaskPages(context, overview),
+        LivePages(context, overview),
+        ActionPages(context),
+    )
+    series = SeriesPages(context, series_of_ledger)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
@@ -113,16 +117,16 @@ def _routes(site: PageContext) -> list[BaseRoute]:
     ]
 
 
-def _of_ledger(site: PageContext) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, None]":
+def _of_ledger(context: PageContext) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, None]":
     """The page that shows a ledger, and what the pages of series ask of it, if there is one."""
-    if site.settings.ledger is None:
+    if context.settings.ledger is None:
         return None, None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
         from expirebridge.web.ledger import LedgerPages, LedgerSeries  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
-    return LedgerPages(site), LedgerSeries(site.settings)
+    return LedgerPages(context), LedgerSeries(context.settings)
 
 
 def without_arguments(task: Task) -> Task:

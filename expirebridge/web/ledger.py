@@ -76,9 +76,9 @@ class Beside(NamedTuple):
 class LedgerPages:
     """The handlers of these pages. One reading serves all who look at it within a second."""
 
-    def __init__(self, site: PageContext) -> None:
-        self._site = site
-        self._inspector = LedgerInspector(site.settings)
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._inspector = LedgerInspector(context.settings)
         self._present = Shared(self._read, PRESENT_FOR)
 
     async def ledger(self, request: Request) -> Response:
@@ -90,12 +90,13 @@ class LedgerPages:
             found = await self._find(ext)
         kind = _kind_in(request.query_params, present)
         page = await self._page(kind, request.query_params.get("cursor") or None)
-        return self._site.page(
+        return self._context.page(
             request, "ledger.html",
-            name=self._site.settings.ledger_name, present=present, ext=ext, limit=LIMIT, most=MOST,
+            name=self._context.settings.ledger_name, present=present, ext=ext, limit=LIMIT,
+            most=MOST,
             found=[self._shown(task) for task in found], kind=kind, kinds=KINDS, page=page,
             listed=await self._beside(page.rows), is_first="cursor" not in request.query_params,
-            most_listed=MOST_LISTED, most_looked_at=MOST_LOOKED_AT, now=await self._site.now(),
+            most_listed=MOST_LISTED, most_looked_at=MOST_LOOKED_AT, now=await self._context.now(),
         )  # fmt: skip
 
     async def alarms(self) -> tuple[Finding, ...]:
@@ -109,7 +110,7 @@ class LedgerPages:
             """Read the checkpoint of each partition from a thread."""
             return asyncio.run_coroutine_threadsafe(self._checkpoints(), loop).result()
 
-        findings = await asyncio.to_thread(check_ledger, self._site.settings, ask)
+        findings = await asyncio.to_thread(check_ledger, self._context.settings, ask)
         alarms = tuple(one for one in findings if one.level is not Level.OK)
         checkpoints = await self._checkpoints()
         try:
@@ -133,7 +134,7 @@ class LedgerPages:
     async def _beside(self, rows: Sequence[ListedRow]) -> list[Beside]:
         """Rows as they may be shown, each with the state of its task in Redis, if there is one."""
         ids = [row.task.id for row in rows if keys.is_id(row.task.id)]
-        states = await self._site.store.run(_states_of(ids, self._site.operations))
+        states = await self._context.store.run(_states_of(ids, self._context.operations))
         beside = []
         for row in rows:
             _, shown = self._shown(row.task)
@@ -144,7 +145,7 @@ class LedgerPages:
         return beside
 
     async def _checkpoints(self) -> dict[int, RedisCheckpoint]:
-        return await self._site.store.run(read_ledgers(run_ids=True))
+        return await self._context.store.run(read_ledgers(run_ids=True))
 
     def _shown(self, row: LedgerTask) -> tuple[LedgerTask, Task]:
         """A row, and beside it the same as a task, without what must not be shown."""
@@ -158,7 +159,7 @@ class LedgerPages:
             due=row.due or row.created or from_ms(0),
             error=row.message,
         )
-        return row, self._site.redact(task)
+        return row, self._context.redact(task)
 
 
 def _kind_in(query: Mapping[str, str], present: LedgerState) -> RowKind:

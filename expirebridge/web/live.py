@@ -26,8 +26,8 @@ _Parts = Callable[[], Awaitable[dict[str, str]]]
 class LivePages:
     """The handlers of these streams."""
 
-    def __init__(self, site: PageContext, overview: Overview) -> None:
-        self._site = site
+    def __init__(self, context: PageContext, overview: Overview) -> None:
+        self._context = context
         self._overview = overview
         self._places = asyncio.Semaphore(MAX_STREAMS)
 
@@ -39,8 +39,10 @@ class LivePages:
             course = await self._overview.course(request.query_params)
             span = span_in(request.query_params)
             return {
-                "present": self._site.draw(request, "present.html", present=present, course=course),
-                "course": self._site.draw(request, "course.html", course=course, span=span),
+                "present": self._context.draw(
+                    request, "present.html", present=present, course=course
+                ),
+                "course": self._context.draw(request, "course.html", course=course, span=span),
             }
 
         return self._stream(parts)
@@ -53,15 +55,15 @@ class LivePages:
         async def parts() -> dict[str, str]:
             nonlocal shown
             try:
-                task = await self._site.bridge.get(id)
+                task = await self._context.bridge.get(id)
                 if task is None:
-                    return {"task": self._site.draw(request, "gone.html")}
-                values = await task_values(self._site, task)
+                    return {"task": self._context.draw(request, "gone.html")}
+                values = await task_values(self._context, task)
             except ServerError:
                 return {}  # the page keeps what it shows
-            drawn = {"task": self._site.draw(request, "facts.html", **values)}
+            drawn = {"task": self._context.draw(request, "facts.html", **values)}
             if task.state != shown:  # else a question that is open there would be closed
-                drawn["acts"] = self._site.draw(request, "acts.html", **values)
+                drawn["acts"] = self._context.draw(request, "acts.html", **values)
                 shown = task.state
             return drawn
 

@@ -136,8 +136,8 @@ class Course:
 class Overview:
     """Reads the present state and the charts. One reading serves all viewers for some seconds."""
 
-    def __init__(self, site: PageContext, of_ledger: Look | None = None) -> None:
-        self._site = site
+    def __init__(self, context: PageContext, of_ledger: Look | None = None) -> None:
+        self._context = context
         self._of_ledger = of_ledger
         self._readings = Readings()
         self.present = Shared(self._present, PRESENT_FOR)
@@ -149,24 +149,26 @@ class Overview:
         self._functions = Shared(self._read_functions, COURSE_FOR)
 
     async def _present(self) -> CurrentState:
-        site = self._site
+        context = self._context
         try:
-            now = await site.now()
-            counts = await site.bridge.count()
-            health = await site.store.run(inspection.read_health(site.settings.lease))
+            now = await context.now()
+            counts = await context.bridge.count()
+            health = await context.store.run(inspection.read_health(context.settings.lease))
             survey = await self.survey()
-            beats = await site.store.run(inspection.list_listeners(_LISTENERS))
-            findings = await site.store.run(check_health(site.store.database, site.settings))
+            beats = await context.store.run(inspection.list_listeners(_LISTENERS))
+            findings = await context.store.run(
+                check_health(context.store.database, context.settings)
+            )
         except ServerError as failure:
             return CurrentState(alarms=(error("server", str(failure), ""),))
         return CurrentState(
             now=now,
             counts=counts,
-            listeners=tuple(_row(beat, site.settings.lease) for beat in beats),
+            listeners=tuple(_row(beat, context.settings.lease) for beat in beats),
             survey=survey,
             backlog=self._backlog(health, now),
             alarms=(
-                *_left_out(self._site.store.left_out),
+                *_left_out(self._context.store.left_out),
                 *([told] if (told := of_move(counts)) else []),
                 *_alarms(findings),
             ),
@@ -187,9 +189,13 @@ class Overview:
     async def _course(self, spans: int, minutes: int) -> Course:
         try:
             coming = await self._coming()
-            past = await self._site.store.run(inspection.read_tally(spans=spans, minutes=minutes))
+            past = await self._context.store.run(
+                inspection.read_tally(spans=spans, minutes=minutes)
+            )
             functions = await self._functions()
-            findings = [await self._site.store.run(check_functions(self._site.settings.lease))]
+            findings = [
+                await self._context.store.run(check_functions(self._context.settings.lease))
+            ]
             if self._of_ledger is not None:
                 findings += await self._of_ledger()
         except ServerUnreachable:
@@ -211,10 +217,10 @@ class Overview:
         return sorted({name for name, _ in ended} | set(coming.functions))
 
     async def _read_survey(self) -> FunctionSurvey:
-        return await self._site.store.run(inspection.survey_functions(_SURVEYED))
+        return await self._context.store.run(inspection.survey_functions(_SURVEYED))
 
     async def _read_functions(self) -> tuple[tuple[str, FunctionStatistics], ...]:
-        recent = await self._site.store.run(read_recent(self._site.operations))
+        recent = await self._context.store.run(read_recent(self._context.operations))
         # Functions that need attention come first, then the most frequent ones.
         return tuple(
             sorted(
@@ -225,9 +231,9 @@ class Overview:
 
     async def _coming(self) -> Chart:
         """A chart of the tasks due in each minute of the coming hour."""
-        start = to_ms(await self._site.now()) // _MINUTE
+        start = to_ms(await self._context.now()) // _MINUTE
         edges = [(start + minute) * _MINUTE for minute in range(_HOUR + 1)]
-        counts = await self._site.store.run(inspection.count_before(State.PENDING, edges))
+        counts = await self._context.store.run(inspection.count_before(State.PENDING, edges))
         dues = [
             after - before for before, after in zip(counts.before, counts.before[1:], strict=False)
         ]

@@ -20,13 +20,13 @@ OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 class TaskPages:
     """The handlers of these pages."""
 
-    def __init__(self, site: PageContext, overview: Overview) -> None:
-        self._site = site
+    def __init__(self, context: PageContext, overview: Overview) -> None:
+        self._context = context
         self._overview = overview
 
     async def overview(self, request: Request) -> Response:
         """The overview."""
-        return self._site.page(
+        return self._context.page(
             request, "overview.html",
             present=await self._overview.present(),
             course=await self._overview.course(request.query_params),
@@ -37,22 +37,22 @@ class TaskPages:
         """A page of the matching tasks."""
         search = Search.read(request.query_params)
         cursor = check_cursor(request.query_params.get("cursor", "0"))
-        counts = await self._site.bridge.count()
-        found = await self._site.store.run(
+        counts = await self._context.bridge.count()
+        found = await self._context.store.run(
             find(
                 search,
-                self._site.operations,
-                self._site.settings,
+                self._context.operations,
+                self._context.settings,
                 cursor=cursor,
                 limit=MAX_EXAMINED,
             )
         )
-        return self._site.page(
+        return self._context.page(
             request, "tasks.html",
             search=search, counts=counts, found=found, cursor=cursor,
-            tasks=[self._site.redact(task) for task in found.tasks],
+            tasks=[self._context.redact(task) for task in found.tasks],
             total=getattr(counts, search.state) if search.state else None,
-            now=await self._site.now(),
+            now=await self._context.now(),
             choices=actions_in(search.state),
             functions=await self._overview.function_names(),
             left_out=texts_of(found.left_out or counts.left_out),
@@ -61,31 +61,31 @@ class TaskPages:
     async def find(self, request: Request) -> Response:
         """Redirect to the task with this id; without one, to those whose ids begin with it."""
         id = keys.check_id(request.query_params.get("id", "").strip())
-        task = await self._site.bridge.get(id)
+        task = await self._context.bridge.get(id)
         return redirect(request, "task" if task else "tasks", id=id)
 
     async def task(self, request: Request) -> Response:
         """One task."""
         id = request.query_params.get("id", "").strip()
-        task = await self._site.bridge.get(keys.check_id(id))
+        task = await self._context.bridge.get(keys.check_id(id))
         if task is None:
-            return self._site.page(
+            return self._context.page(
                 request, "trouble.html", status=404, title="No such task",
                 text=f"No task has the id {id}. Finished tasks are forgotten after a while.",
             )  # fmt: skip
-        return self._site.page(
+        return self._context.page(
             request, "task.html",
-            **await task_values(self._site, task),
+            **await task_values(self._context, task),
             told=request.query_params.get("told", ""),
         )  # fmt: skip
 
     async def arguments(self, request: Request) -> Response:
         """The arguments of one task. They are shown only on request."""
-        task = await self._site.bridge.get(request.query_params.get("id", ""))
+        task = await self._context.bridge.get(request.query_params.get("id", ""))
         if task is None:
-            return await self._site.nothing_there(request)
-        shown = self._site.redact(task)
-        return self._site.page(
+            return await self._context.nothing_there(request)
+        shown = self._context.redact(task)
+        return self._context.page(
             request, "arguments.html",
             args=_json(list(shown.args)), kwargs=_json(dict(shown.kwargs)),
             # The key's name holds the arguments, so a redaction hides it, too.
@@ -94,12 +94,12 @@ class TaskPages:
         )  # fmt: skip
 
 
-async def task_values(site: PageContext, task: Task) -> dict[str, Any]:
+async def task_values(context: PageContext, task: Task) -> dict[str, Any]:
     """The values for the template of a task, or for the part of it that changes."""
-    shown = site.redact(task)
+    shown = context.redact(task)
     return {
         "task": shown,
-        "now": await site.now(),
+        "now": await context.now(),
         "choices": actions_in(task.state),
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.

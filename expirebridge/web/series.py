@@ -78,8 +78,8 @@ IN_REDIS, IN_LEDGER = "redis", "ledger"
 class SeriesPages:
     """The handlers of these pages."""
 
-    def __init__(self, site: PageContext, of_ledger: "LedgerSeries | None") -> None:
-        self._site = site
+    def __init__(self, context: PageContext, of_ledger: "LedgerSeries | None") -> None:
+        self._context = context
         self._of_ledger = of_ledger
 
     async def series(self, request: Request) -> Response:
@@ -89,27 +89,29 @@ class SeriesPages:
         cursor = request.query_params.get("cursor") or None
         trouble: list[str] = []
         if self._of_ledger is None:
-            listing = await self._site.bridge.list_series(limit=LIMIT, cursor=cursor)
+            listing = await self._context.bridge.list_series(limit=LIMIT, cursor=cursor)
         else:
             listing, trouble = await self._list_both(self._of_ledger, cursor)
-        return self._site.page(
+        return self._context.page(
             request, "series.html",
             series=listing.series, cursor=cursor, following=listing.cursor,
             left_out=[*texts_of(listing.left_out), *trouble], actions_on=actions_on, link=_link,
-            now=await self._site.now(),
+            now=await self._context.now(),
         )  # fmt: skip
 
     async def act(self, request: Request) -> Response:
         """Do something to one series."""
-        if not self._site.actions:
+        if not self._context.actions:
             return PlainTextResponse(READ_ONLY, 403)
         form = await read_form(request)
         order, place = SeriesOrder.read(form), _place_in(form) or IN_REDIS
         work = order.carry_out(self._at(place))
         try:
-            changes = await carry_out(self._site, request, f"{order.name} series", order.id, work)
+            changes = await carry_out(
+                self._context, request, f"{order.name} series", order.id, work
+            )
         except LedgerError as failure:
-            return self._site.page(
+            return self._context.page(
                 request, "trouble.html", status=503, title="The ledger did not change", text=(
                     f"{failure}. If the dashboard's login may not write there, use one that may: "
                     f"expirebridge series {order.name} {order.id}"
@@ -121,15 +123,15 @@ class SeriesPages:
     async def _one(self, request: Request, id: str) -> Response:
         found = await self._find(id, _place_in(request.query_params))
         if found is None:
-            return self._site.page(
+            return self._context.page(
                 request, "trouble.html", status=404, title="No such series",
                 text=f"No series has the id {id}.",
             )  # fmt: skip
-        now = await self._site.now()
-        ticks = await self._site.store.run(ticks_of(id, self._site.operations))
-        return self._site.page(
+        now = await self._context.now()
+        ticks = await self._context.store.run(ticks_of(id, self._context.operations))
+        return self._context.page(
             request, "one_series.html",
-            one=found, ticks=ticks, tasks=[self._site.redact(task) for task in ticks.tasks],
+            one=found, ticks=ticks, tasks=[self._context.redact(task) for task in ticks.tasks],
             next_id=None if found.next is None else f"{id}@{to_ms(found.next)}",
             actions_on=actions_on, link=_link, now=now,
             told=request.query_params.get("told", ""),
@@ -144,7 +146,7 @@ class SeriesPages:
             except LedgerError as failure:  # it may be in Redis
                 trouble = failure
         if found is None and place != IN_LEDGER:
-            found = await self._site.bridge.get_series(id)
+            found = await self._context.bridge.get_series(id)
         if found is None and trouble is not None:
             raise trouble
         return found
@@ -156,7 +158,7 @@ class SeriesPages:
         here, there = cursors_in(cursor)
         in_redis, in_ledger, trouble = None, None, []
         if here != "":
-            in_redis = await self._site.bridge.list_series(limit=LIMIT, cursor=here)
+            in_redis = await self._context.bridge.list_series(limit=LIMIT, cursor=here)
         try:
             if there != "":
                 in_ledger = await of_ledger.list_series(LIMIT, there)
@@ -166,7 +168,7 @@ class SeriesPages:
 
     def _at(self, place: str) -> SeriesStore:
         if place == IN_REDIS:
-            return self._site.bridge
+            return self._context.bridge
         if self._of_ledger is None:
             raise InvalidTask("in: this dashboard has no ledger")
         return self._of_ledger

@@ -382,13 +382,13 @@ async def test_timers_that_scripts_set_are_not_looked_at(
 ) -> None:
     """However many tasks are made here, what other clients set does not wait for them."""
     looked_at: list[bytes] = []
-    hint_for = news.hint_for
+    key_event_of = news.key_event_of
 
     def remember(name: bytes, heard: EventKind, home: str) -> KeyEvent | None:
         looked_at.append(name)
-        return hint_for(name, heard)
+        return key_event_of(name, heard)
 
-    monkeypatch.setattr(news, "hint_for", remember)
+    monkeypatch.setattr(news, "key_event_of", remember)
     witness = Witness()
 
     async def note() -> None: ...

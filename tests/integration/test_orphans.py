@@ -5,7 +5,7 @@ import redis
 
 from expirebridge import AsyncBridge, State
 from expirebridge.hooks import End
-from expirebridge.listener.partition.reconciler import hint_for
+from expirebridge.listener.partition.reconciler import key_event_of
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import producing, reconciling
@@ -42,7 +42,7 @@ def test_a_pending_record_without_a_place_is_due_when_its_key_expires(
 ) -> None:
     store.run(producing.make([new("a", HOUR)]))
     client.delete("expirebridge:pending", "a:?mail.send?[1]")
-    hint = hint_for(b"a:?mail.send?[1]", reconciling.EventKind.EXPIRED)
+    hint = key_event_of(b"a:?mail.send?[1]", reconciling.EventKind.EXPIRED)
     assert hint is not None
     assert store.run(reconciling.adopt([hint], Settings())) == [reconciling.Adoption.KNOWN]
     assert [task.id for task in claim(store).tasks] == ["a"]

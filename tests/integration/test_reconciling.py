@@ -33,7 +33,7 @@ async def test_a_refused_key_that_somebody_runs_all_the_same_fails_again(
     """Its handler would get another number than the one that was written."""
     name = b"abc:?test.send?[36893488147419103232]"
     client.set(name, "", px=60_000)
-    refused = reconciler.hint_for(name, EventKind.LIVE)
+    refused = reconciler.key_event_of(name, EventKind.LIVE)
     assert refused is not None
     assert adopt(store, refused) == [Adoption.INVALID]
     assert await async_bridge.run_now(id_for_key(name)) is Change.DUE_NOW
@@ -95,7 +95,7 @@ def test_a_refused_key_whose_id_is_taken_is_kept_nowhere_and_that_is_said(
     name = b"abc:?f.g?[36893488147419103232]"
     bridge.make_task("f.g", [3], 60, id=id_for_key(name))
     client.set(name, "", px=60_000)
-    refused = reconciler.hint_for(name, EventKind.LIVE)
+    refused = reconciler.key_event_of(name, EventKind.LIVE)
     assert refused is not None
     assert adopt(store, refused) == [Adoption.TAKEN]
     client.delete(name)
@@ -242,7 +242,7 @@ def test_a_name_that_takes_long_to_read_does_not_hold_the_server(
     """Any client may set it; to ask for its TTL takes longer than the clock stands still."""
     name = b"huge:?f.g?[" + b"1," * 8_000_000 + b"1]"
     client.set(name, "", px=60_000)
-    huge = reconciler.hint_for(name, EventKind.LIVE)
+    huge = reconciler.key_event_of(name, EventKind.LIVE)
     assert huge is not None
     assert store.run(reconciling.adopt([huge], Settings())) == [Adoption.INVALID]
     failed = store.run(producing.get(id_for_key(name)))

@@ -14,7 +14,7 @@ from expirebridge.store.commands.claiming import Claim, FairShareInput, Walk, Wa
 
 FRONT, END = b"-inf", b"+inf"
 SHORTEST_REST = 1.0
-"""Seconds between passes, at least: as long as the clock sleeps, for the same reason."""
+"""Seconds between passes, at least: as long as the due timer sleeps, for the same reason."""
 REST = 20
 """How many times as long as a pass the rest after it is: so passes take 5 % of the server."""
 LONGEST_PAUSE = 1.0
@@ -42,7 +42,7 @@ class BacklogScan:
     """Scan position over due tasks, for a fleet that runs more than one code.
 
     What is due may then be left to others, and stays in front. So each claim looks at a part, and
-    the next one goes on behind it. The ways share each claim, and take turns to be its first: what
+    the next one goes on behind it. The kinds share each claim, and take turns to be its first: what
     became due just now does not wait for the end of a pass, and fills no claim alone.
 
     While claims find nothing they pause for as long as they take, and so do all listeners together.
@@ -57,11 +57,11 @@ class BacklogScan:
         self._membership = membership
         self._walks: dict[ScanKind, Walk] = {}
         self._sent: list[ScanKind] = []
-        """The ways of the latest claim, in its order."""
+        """The kinds of the latest claim, in its order."""
         self._turn = 0
         self._fleet = b""
         self._heard: dict[ScanKind, int] = {}
-        """The earliest due time of each way that was announced since the latest claim was sent."""
+        """The earliest due time of each kind that was announced since the latest claim was sent."""
         self._again = False
         """Set if another full scan must follow the present one without a rest."""
         self._left = 0
@@ -93,12 +93,12 @@ class BacklogScan:
     def hear_of(self, due: int) -> None:
         """Handle the announcement of a task due at that ms."""
         if self._walks:
-            way = (
+            kind = (
                 ScanKind.RECENT
                 if due > self._walks[ScanKind.NEW].place - MOMENT
                 else ScanKind.OLDER
             )
-            self._heard[way] = min(due, self._heard.get(way, due))
+            self._heard[kind] = min(due, self._heard.get(kind, due))
 
     def start_over(self) -> None:
         """Request a full scan: something may have been missed."""
@@ -123,7 +123,7 @@ class BacklogScan:
         self._go_back()
         self._begin_pass()
         self._sent = self._in_turn()
-        walks = [self._walks[way] for way in self._sent]
+        walks = [self._walks[kind] for kind in self._sent]
         return claiming.claim_known(
             nonce, settings, places=places, idle=alone, code=self._code.text, walks=walks,
             share=share, gate=gate,
@@ -141,13 +141,13 @@ class BacklogScan:
     def _go_back(self) -> None:
         heard, self._heard = self._heard, {}
         fresh = self._walks[ScanKind.NEW]
-        for way, due in heard.items():
+        for kind, due in heard.items():
             if due > fresh.place:
                 continue
-            walk = self._walks.get(way)
+            walk = self._walks.get(kind)
             if walk is None or due < walk.place:
                 walk = Walk(b"%d" % due, b"", fresh.score)
-            self._walks[way] = walk._replace(last=fresh.score)
+            self._walks[kind] = walk._replace(last=fresh.score)
 
     def _begin_pass(self) -> None:
         is_time = self._again or time.monotonic() >= self._next_pass
@@ -157,9 +157,9 @@ class BacklogScan:
             self._walks[ScanKind.FULL] = Walk(FRONT, b"", self.seen)
 
     def _in_turn(self) -> list[ScanKind]:
-        ways = [way for way in ScanKind if way in self._walks]
-        first = self._turn % len(ways)
-        return ways[first:] + ways[:first]
+        kinds = [kind for kind in ScanKind if kind in self._walks]
+        first = self._turn % len(kinds)
+        return kinds[first:] + kinds[:first]
 
     def take(self, claim: Claim, took: float) -> None:
         """Update the position from the reply to a claim, which took so many seconds."""
@@ -202,9 +202,9 @@ class BacklogScan:
     def _advance(self, claim: Claim, took: float) -> None:
         if ScanKind.FULL in self._sent:
             self._spent += took
-        for way, walked in zip(self._sent, claim.walked, strict=False):
-            self._go_on(way, walked)
-        # Without an answer for the ways, they are as before.
+        for kind, walked in zip(self._sent, claim.walked, strict=False):
+            self._go_on(kind, walked)
+        # Without an answer for the kinds, they are as before.
         self.unfinished = not claim.walked or not all(each.finished for each in claim.walked)
         # The first part may fill a claim alone.
         self._turn = self._turn + 1 if self.unfinished and claim.tasks else 0
@@ -219,15 +219,15 @@ class BacklogScan:
         else:
             self._ready = now if self._again else self._next_pass
 
-    def _go_on(self, way: ScanKind, walked: Walked) -> None:
-        if way is ScanKind.FULL:
+    def _go_on(self, kind: ScanKind, walked: Walked) -> None:
+        if kind is ScanKind.FULL:
             self._left += walked.left
-        if way is ScanKind.NEW or not walked.finished:
-            walk = self._walks[way]
-            self._walks[way] = walk._replace(score=walked.score, id=walked.id)
+        if kind is ScanKind.NEW or not walked.finished:
+            walk = self._walks[kind]
+            self._walks[kind] = walk._replace(score=walked.score, id=walked.id)
             return
-        del self._walks[way]
-        if way is ScanKind.FULL:
+        del self._walks[kind]
+        if kind is ScanKind.FULL:
             self._end_pass()
 
     def _end_pass(self) -> None:

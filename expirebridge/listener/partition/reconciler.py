@@ -36,12 +36,14 @@ def sift(news: Collection[News], home: str = "") -> Steps[list[KeyEvent]]:
         if names := [name for name, what in news if what is heard]:
             found = yield from reconciling.find_unexplained(names, heard)
             unexplained.update((name, heard) for name in found)
-    hints = [hint_for(name, heard, home) for name, heard in news if (name, heard) in unexplained]
-    return [hint for hint in hints if hint]
+    key_events = [
+        key_event_of(name, heard, home) for name, heard in news if (name, heard) in unexplained
+    ]
+    return [key_event for key_event in key_events if key_event]
 
 
-def hint_for(name: bytes, heard: EventKind, home: str = "") -> KeyEvent | None:
-    """The hint for a key's name; None if the key is not of our form.
+def key_event_of(name: bytes, heard: EventKind, home: str = "") -> KeyEvent | None:
+    """The key event of a key's name; None if the key is not of our form.
 
     `home` is that of its partition, for the id of a key that cannot be a task.
     """
@@ -147,7 +149,7 @@ class KeyReconciler:
     def _believe(self, heard: EventKind) -> None:
         """Look at the keys whose end no claim has explained in time."""
         gone = self._gone[heard]
-        # A deletion is an order; that a key expired is known to the clock as well.
+        # A deletion is an order; that a key expired the due timer has noticed as well.
         wait = (
             LONGEST_ECHO_WAIT
             if heard is EventKind.EXPIRED and self._due_timer.behind
@@ -197,9 +199,11 @@ class KeyReconciler:
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
         home = self._consumer.session.store.database.home
-        hints = [hint for name in names if (hint := hint_for(name, EventKind.LIVE, home))]
+        key_events = [
+            key_event for name in names if (key_event := key_event_of(name, EventKind.LIVE, home))
+        ]
         codes: list[Adoption] = []
-        for batch in batches(self._in_place(hints)):
+        for batch in batches(self._in_place(key_events)):
             codes += await self._adopt(batch, self._consumer.session)
         return codes.count(Adoption.ADOPTED)
 
@@ -208,15 +212,15 @@ class KeyReconciler:
         session = self._consumer.session
         try:
             found = await session.store.run(sift(news, session.store.database.home))
-            hints = await self._compared(self._in_place(found))
-            if await self._are_deletions_true(hints, session):
-                await self._adopt_all(hints, session)
+            key_events = await self._compared(self._in_place(found))
+            if await self._are_deletions_true(key_events, session):
+                await self._adopt_all(key_events, session)
             else:
                 news = {
                     each: since for each, since in news.items() if each[1] is not EventKind.DELETED
                 }
                 await self._adopt_all(
-                    [h for h in hints if h.heard is not EventKind.DELETED], session
+                    [one for one in key_events if one.heard is not EventKind.DELETED], session
                 )
         except ServerError as error:
             session.health.failed(ROLE, error)
@@ -230,42 +234,44 @@ class KeyReconciler:
         else:
             session.health.answered(ROLE)
 
-    def _in_place(self, hints: list[KeyEvent]) -> list[KeyEvent]:
+    def _in_place(self, key_events: list[KeyEvent]) -> list[KeyEvent]:
         """Those that belong to this partition; the others are named, and not run."""
         database = self._consumer.session.store.database
         if database.partitions == 1:
-            return hints
+            return key_events
         owned = []
-        for hint in hints:
-            if database.owns(hint.id):
-                owned.append(hint)
+        for key_event in key_events:
+            if database.owns(key_event.id):
+                owned.append(key_event)
             else:
-                self._misplaced.hear(hint.name)
+                self._misplaced.hear(key_event.name)
         return owned
 
-    async def _compared(self, hints: list[KeyEvent]) -> list[KeyEvent]:
+    async def _compared(self, key_events: list[KeyEvent]) -> list[KeyEvent]:
         """Say which of these keys, that have expired, are of tasks of the ledger.
 
         Without a record such an expiry is the echo of a task that this server has lost since: its
         row says what became of it.
         """
-        expired = {hint.id for hint in hints if hint.heard is EventKind.EXPIRED}
+        expired = {key_event.id for key_event in key_events if key_event.heard is EventKind.EXPIRED}
         if self._row_check is None or not expired:
-            return hints
+            return key_events
         known = await self._row_check.with_rows(expired)
         return [
-            replace(hint, heard=EventKind.EXPIRED_IN_LEDGER)
-            if hint.heard is EventKind.EXPIRED and hint.id in known else hint
-            for hint in hints
+            replace(key_event, heard=EventKind.EXPIRED_IN_LEDGER)
+            if key_event.heard is EventKind.EXPIRED and key_event.id in known else key_event
+            for key_event in key_events
         ]  # fmt: skip
 
-    async def _are_deletions_true(self, hints: list[KeyEvent], session: PartitionSession) -> bool:
+    async def _are_deletions_true(
+        self, key_events: list[KeyEvent], session: PartitionSession
+    ) -> bool:
         """True if keys that were reported as deleted really were.
 
         A demoted primary also reports as deleted what expires on its primary. So the server is
         asked for its role after the reports came.
         """
-        deleted = sum(hint.heard is EventKind.DELETED for hint in hints)
+        deleted = sum(key_event.heard is EventKind.DELETED for key_event in key_events)
         if (
             not deleted
             or not session.may_be_demoted
@@ -279,49 +285,49 @@ class KeyReconciler:
         )  # fmt: skip
         return False
 
-    async def _adopt_all(self, hints: list[KeyEvent], session: PartitionSession) -> None:
+    async def _adopt_all(self, key_events: list[KeyEvent], session: PartitionSession) -> None:
         """Adopt these; one that the script cannot handle must not hold up the others."""
-        if not hints:
+        if not key_events:
             return
         try:
-            await self._adopt(hints, session)
+            await self._adopt(key_events, session)
         except ScriptFailed as error:
-            await self._adopt_each(hints, error, session)
+            await self._adopt_each(key_events, error, session)
 
     async def _adopt_each(
-        self, hints: list[KeyEvent], error: ScriptFailed, session: PartitionSession
+        self, key_events: list[KeyEvent], error: ScriptFailed, session: PartitionSession
     ) -> None:
-        if len(hints) == 1:
+        if len(key_events) == 1:
             logger.error(
-                "a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error,
-                extra=event("unreadable key", task=hints[0].id, error=str(error)),
+                "a foreign key, of task %s, cannot be looked at: %s", key_events[0].id, error,
+                extra=event("unreadable key", task=key_events[0].id, error=str(error)),
             )  # fmt: skip
             return
-        for hint in hints:
-            await self._adopt_all([hint], session)
+        for key_event in key_events:
+            await self._adopt_all([key_event], session)
 
-    async def _adopt(self, hints: list[KeyEvent], session: PartitionSession) -> list[Adoption]:
-        codes = await session.store.run(reconciling.adopt(hints, self._settings))
-        for hint, code in zip(hints, codes, strict=True):
+    async def _adopt(self, key_events: list[KeyEvent], session: PartitionSession) -> list[Adoption]:
+        codes = await session.store.run(reconciling.adopt(key_events, self._settings))
+        for key_event, code in zip(key_events, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(
                     "a foreign key cannot be a task, and is kept as failed task %s: %s",
-                    hint.id,
-                    hint.invalid,
-                    extra=event("invalid key", task=hint.id, reason=hint.invalid),
+                    key_event.id,
+                    key_event.invalid,
+                    extra=event("invalid key", task=key_event.id, reason=key_event.invalid),
                 )
             elif code is Adoption.TAKEN:
                 logger.error(
                     "a foreign key of task %s is neither run nor kept%s: the id made "
                     "from its name, %s, belongs to another task; set the key with another id",
-                    hint.id,
-                    f" ({hint.invalid})" if hint.invalid else "",
-                    id_for_key(hint.name, session.store.database.home),
-                    extra=event("id taken", task=hint.id, reason=hint.invalid),
+                    key_event.id,
+                    f" ({key_event.invalid})" if key_event.invalid else "",
+                    id_for_key(key_event.name, session.store.database.home),
+                    extra=event("id taken", task=key_event.id, reason=key_event.invalid),
                 )
         await self._recall(
-            hint.id for hint, code in zip(hints, codes, strict=True)
-            if hint.heard is EventKind.EXPIRED_IN_LEDGER and code is Adoption.NOTHING
+            key_event.id for key_event, code in zip(key_events, codes, strict=True)
+            if key_event.heard is EventKind.EXPIRED_IN_LEDGER and code is Adoption.NOTHING
         )  # fmt: skip
         return codes
 

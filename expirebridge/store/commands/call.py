@@ -3,7 +3,7 @@
 A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. What
 takes more than one call is a generator of them:
 
-    counts = yield from calls.count(lease=10)
+    counts = yield from producing.count(lease=10)
 
 Because its arguments are fixed when it is made, a call can be sent again as it is: the nonces in
 them let the server know a resend.

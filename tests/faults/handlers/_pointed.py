@@ -70,7 +70,7 @@ def install() -> None:
     _after_each_step("carry", "relay")
     _after_each_step("bring_back", "back")
     _before_its_commit("take", "relay or back: number taken, not committed")
-    _before_its_commit("conclude", "relay: stamped, not committed")
+    _before_its_commit("finish_batch", "relay: stamped, not committed")
     _before_its_commit("write_back", "back: written, not committed")
     event.listen(Engine, "commit", _reach_before_commit)
     _around(LedgerPartition, "fence", "gate: new connection", "gate: number taken")
