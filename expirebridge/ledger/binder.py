@@ -15,8 +15,8 @@ from expirebridge.ledger.binding import (
     check_sides,
     news_of,
 )
-from expirebridge.ledger.entries import RelayState
 from expirebridge.ledger.relay_store import RelayStore, new_nonce
+from expirebridge.ledger.relay_values import RelayState
 from expirebridge.model.log_fields import event
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger.entries import RelayProgress, RelayState
+from expirebridge.ledger.relay_values import RelayProgress, RelayState
 from expirebridge.store.commands.ledger import RedisCheckpoint
 
 MOST = 50

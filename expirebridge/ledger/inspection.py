@@ -26,7 +26,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url
-from expirebridge.ledger.entries import REFUSED, RelayProgress
+from expirebridge.ledger.relay_values import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RECENT_MS, RowKind, RowPage, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find

@@ -15,9 +15,9 @@ from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import engine_of, read_url, translated
-from expirebridge.ledger.entries import RelayState
 from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnapshot, finish
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_values import RelayState
 from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
 from expirebridge.ledger.series_ticks import make_ticks
 from expirebridge.ledger.tables import tables

@@ -14,8 +14,8 @@ from sqlalchemy import Row
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.entries import RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_values import RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.rows import relayed_row
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.model.log_fields import event

@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import BacklogQuery, Slot
 from expirebridge.ledger.engine import Transactions
-from expirebridge.ledger.entries import REFUSED, RelayState, RowBatch, RowResult, StatusUpdate
+from expirebridge.ledger.relay_values import REFUSED, RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import VERSION, Tables

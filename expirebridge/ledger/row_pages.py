@@ -17,7 +17,7 @@ from sqlalchemy import Executable, Select, Table, func, select
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.backlog_query import BacklogQuery, HasEnded, constant
-from expirebridge.ledger.entries import REFUSED
+from expirebridge.ledger.relay_values import REFUSED
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs

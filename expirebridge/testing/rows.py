@@ -18,9 +18,9 @@ from expirebridge.ledger.binding import Addresses, Met
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.engine import Transactions, engine_of
-from expirebridge.ledger.entries import RelayState, RowBatch
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_values import RelayState, RowBatch
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.tables import own_tables

@@ -9,8 +9,8 @@ from pathlib import Path
 from expirebridge.hooks import Event, Hooks, ProcessEnd, ProcessEnded
 from expirebridge.listener.execution.exceptions import ProcessDied, ProcessNotStarted
 from expirebridge.listener.execution.process_pool.pool import ProcessPool
+from expirebridge.listener.execution.process_pool.process import Process
 from expirebridge.listener.execution.process_pool.protocol import CallFrame, Setup
-from expirebridge.listener.execution.process_pool.worker import Process
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.settings import Settings
 

@@ -6,8 +6,8 @@ from typing import Any
 from unittest.mock import patch
 
 from expirebridge.ledger import relay_store
-from expirebridge.ledger.entries import RelayState, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_values import RelayState, StatusUpdate
 from expirebridge.store import script_loader
 
 KEPT_ANEW = "  if began_anew and not is_new then return KEPT end\n"

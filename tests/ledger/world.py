@@ -18,9 +18,9 @@ from sqlalchemy import Connection
 from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
-from expirebridge.ledger.entries import RowBatch
 from expirebridge.ledger.relay import BatchSteps
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_values import RowBatch
 from expirebridge.listener.ledger.row_check import decide
 from expirebridge.model import keys
 from expirebridge.model.row_state import DesiredState, RowVersion, Status, SyncState

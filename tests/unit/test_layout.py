@@ -25,7 +25,7 @@ LAYERS = [
     {"listener.watchdog"},
     {"listener.partition"},
     {"listener.execution", "listener.ledger"},
-    {"listener.session", "listener.periodic", "listener.lifespans"},
+    {"listener.session", "listener.periodic_role", "listener.lifespans"},
     {"listener.wakeups", "listener.server_health", "listener.parent", "listener.cores"},
     {"ledger"},
     {"producer", "handlers", "checks"},

@@ -232,13 +232,13 @@ def test_frames_arrive_whole_in_pieces_of_any_size(results: list[bytes], sizes: 
 def test_a_process_imports_no_client_of_a_server_or_database() -> None:
     asks = (
         "import sys\n"
-        "import expirebridge.listener.execution.process_pool.child\n"
+        "import expirebridge.listener.execution.process_pool.child_main\n"
         "assert not {'redis', 'sqlalchemy'} & set(sys.modules)\n"
         "prefix = 'expirebridge.listener.execution.'\n"
         "print(*sorted(name[len(prefix):] for name in sys.modules if name.startswith(prefix)))"
     )
     told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
     assert told.stdout.split() == [
-        "exceptions", "fork_guard", "outcome", "process_pool", "process_pool.child",
+        "exceptions", "fork_guard", "outcome", "process_pool", "process_pool.child_main",
         "process_pool.protocol", "thread_pool",
     ]  # fmt: skip

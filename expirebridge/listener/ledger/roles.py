@@ -12,7 +12,7 @@ from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable, 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.ledger.gate import LedgerGate, Link
 from expirebridge.listener.ledger.row_check import RowCheck
-from expirebridge.listener.periodic import PeriodicRole
+from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from expirebridge.hooks import Hooks, Lapsed
-from expirebridge.listener.periodic import PeriodicRole
+from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.schedule import SeriesSpec

@@ -10,7 +10,7 @@ from expirebridge.connection.cluster import SlotPrimary
 from expirebridge.connection.sentinel import PinnedPrimary, Primary
 from expirebridge.connection.urls import Address
 from expirebridge.hooks import FailedOver, Hooks
-from expirebridge.listener.periodic import PeriodicRole
+from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.server import Server
 from expirebridge.model.log_fields import event

@@ -6,7 +6,7 @@ import time
 
 from expirebridge.hooks import Gap, Hooks, Scanned
 from expirebridge.listener.partition.consumer import PartitionConsumer
-from expirebridge.listener.periodic import PeriodicRole
+from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 
 from expirebridge.checks import Finding, Level, check_server, events_are_on
-from expirebridge.listener.periodic import PeriodicRole
+from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests

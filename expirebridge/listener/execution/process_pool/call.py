@@ -17,8 +17,8 @@ from expirebridge.listener.execution.exceptions import (
     TimedOut,
 )
 from expirebridge.listener.execution.process_pool.pool import ProcessPool
+from expirebridge.listener.execution.process_pool.process import Process
 from expirebridge.listener.execution.process_pool.protocol import CallFrame, Reply, unpack
-from expirebridge.listener.execution.process_pool.worker import Process
 
 NEVER_BEGAN = "its process ended before it began"
 NEWER_CODE = "in the process that was to call it, which has newer code than its listener"

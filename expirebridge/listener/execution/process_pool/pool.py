@@ -9,8 +9,8 @@ from dataclasses import replace
 from expirebridge.hooks import Hooks, ProcessEnd, ProcessEnded, ProcessStarted
 from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.execution.exceptions import ProcessNotStarted, StartRefused
+from expirebridge.listener.execution.process_pool.process import Process
 from expirebridge.listener.execution.process_pool.protocol import Setup
-from expirebridge.listener.execution.process_pool.worker import Process
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 

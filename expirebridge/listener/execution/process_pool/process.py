@@ -31,7 +31,7 @@ from expirebridge.model.task import running_task
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; "
-    "from expirebridge.listener.execution.process_pool.child import main; main()"
+    "from expirebridge.listener.execution.process_pool.child_main import main; main()"
 )
 """A new interpreter finds modules where this one does, whatever added to its path."""
 _READ = 2**16
