@@ -187,10 +187,14 @@ def _scope(examined: int) -> str:
     return "" if examined < _SAMPLE else f" among the {_SAMPLE:,} that are due first"
 
 
-def first_of(named: list[str], most: int = 5) -> str:
-    """The first of these names, and how many others there are."""
-    more = f" and {len(named) - most} others" if len(named) > most else ""
-    return ", ".join(named[:most]) + more
+NAMED = 5
+"""Names in a finding; the others are counted."""
+
+
+def first_of(named: list[str]) -> str:
+    """The first of these names, and the number of the others."""
+    more = f" and {len(named) - NAMED} others" if len(named) > NAMED else ""
+    return ", ".join(named[:NAMED]) + more
 
 
 def _of(tags: list[str]) -> str:

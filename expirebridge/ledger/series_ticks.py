@@ -26,8 +26,8 @@ MOST: Final = 100
 """Series whose next tick one transaction makes."""
 
 
-def make_ticks(engine: Transactions, made: Tables, ledger: str, *, most: int = MOST) -> int:
-    """Make the next tick of up to so many series whose latest is due soon; returns how many.
+def make_ticks(engine: Transactions, made: Tables, ledger: str) -> int:
+    """Make the next tick of up to `MOST` series whose latest is due soon; returns how many.
 
     It is to be repeated until it makes none: the tick that was made may be due soon as well. Of two
     that do this at once, one makes each tick. Raises SQLAlchemy's errors.
@@ -38,7 +38,7 @@ def make_ticks(engine: Transactions, made: Tables, ledger: str, *, most: int = M
         select(made.series, now.label("now"))
         .where(series.ledger == ledger, series.due <= now + AHEAD)
         .order_by(series.due)
-        .limit(most)
+        .limit(MOST)
     )
     with engine.connect() as connection:
         found = connection.execute(query).all()
