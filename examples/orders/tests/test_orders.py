@@ -73,7 +73,8 @@ def test_what_follows_an_order_is_made_with_it(expirebridge: Clock) -> None:
 
 def test_three_days_of_an_order(expirebridge: Clock) -> None:
     number = place()
-    ran = expirebridge.travel("3d", raising=True)
+    # The reminder is due 24 hours after its handler asked for a rating, a moment after 48 hours.
+    ran = expirebridge.travel("3d1m", raising=True)
     assert {one.end for one in ran} == {"succeeded"}
     assert written() == ["confirmation", "payment", "rating", "reminder"]
     assert set(statuses(number).values()) == {Status.SUCCEEDED}
