@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
@@ -41,13 +41,11 @@ def prune(text: str) -> str:
     statements = _STATEMENT.findall(text)
     if "".join(statements) != text:
         raise ValueError("in a script a statement begins its line, and what is in it does not")
-    code = [_COMMENT.sub("", statement).strip() for statement in statements]
-    names = [_names_in(each) for each in code]
-    words = [set(_WORD.findall(_NO_NAMES.sub("", each))) for each in statements]
+    names = [_names_in(_COMMENT.sub("", statement).strip()) for statement in statements]
     used = {at for at, defined in enumerate(names) if not defined}
     follow = list(used)
     while follow:
-        reached = words[follow.pop()]
+        reached = set(_WORD.findall(_NO_NAMES.sub("", statements[follow.pop()])))
         found = {at for at, defined in enumerate(names) if defined & reached} - used
         used |= found
         follow += found
@@ -62,6 +60,8 @@ def _names_in(code: str) -> set[str]:
 FOLDERS = ("producer", "listener", "series", "ledger", "admin")
 """The folders of scripts, by their callers. No name is in two of them."""
 
+_INCLUDED = "include/"
+"""The beginning of the names of shared files, after their folder."""
 _LUA = resources.files(__package__) / "lua"
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
@@ -103,25 +103,23 @@ class ScriptLibrary:
     def text(self, file: str) -> str:
         """Return the source text of a file. Raises FileNotFoundError."""
         if file not in self._texts:
-            if file not in self._files:
-                raise FileNotFoundError(f"there is no {file}.lua in {self._folder}")
-            self._texts[file] = self._files[file].read_text(encoding="utf-8")
+            self._texts[file] = self._find(file).read_text(encoding="utf-8")
         return self._texts[file]
+
+    def _find(self, file: str) -> Traversable:
+        folders = ("",) if file.startswith(_INCLUDED) else (f"{folder}/" for folder in FOLDERS)
+        for folder in folders:
+            found = self._folder / f"{folder}{file}.lua"
+            if found.is_file():
+                return found
+        raise FileNotFoundError(f"there is no {file}.lua in {self._folder}")
 
     def read_all(self) -> None:
         """Read all files now. A process without a free file descriptor cannot open them later."""
-        for file in self._files:
-            self.text(file)
-
-    @cached_property
-    def _files(self) -> dict[str, Traversable]:
-        """The files, by the names that `text` takes."""
-        return {
-            prefix + file.name.removesuffix(".lua"): file
-            for folder, prefix in [*((folder, "") for folder in FOLDERS), ("include", "include/")]
-            for file in (self._folder / folder).iterdir()
-            if file.name.endswith(".lua")
-        }
+        for folder, prefix in [*((folder, "") for folder in FOLDERS), ("include", _INCLUDED)]:
+            for file in (self._folder / folder).iterdir():
+                if file.name.endswith(".lua"):
+                    self.text(prefix + file.name.removesuffix(".lua"))
 
     def _load(self, name: str) -> Script:
         text = self.text(name)
@@ -148,7 +146,7 @@ class ScriptLibrary:
                 return ""
             seen.add(name)
             try:
-                text = self.text(f"include/{name}")
+                text = self.text(_INCLUDED + name)
             except FileNotFoundError:
                 raise ValueError(
                     f"{path[-1]}.lua includes {name}: there is no include/{name}.lua"
