@@ -165,7 +165,7 @@ def _listed_handler(name: str, function: Function) -> Handler:
 
 
 def _can_be_handler(name: str, function: Function) -> bool:
-    """Decide if it is registered; log why not. `Handler.of` reports mistakes in what is marked."""
+    """Return True if it can be a handler; log why not. `Handler.of` reports marked generators."""
     try:
         check_func(name)
     except InvalidTask as error:

@@ -66,7 +66,7 @@ class Met:
 
     @classmethod
     def first(cls, seen: Seen) -> "Met":
-        """Return what is stored when both are bound to each other."""
+        """Return the record of the first binding."""
         place = seen.place
         return cls(
             redis=place.redis, run=seen.run, sql=(place.sql,), identities=(seen.identity,),

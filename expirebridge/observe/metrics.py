@@ -103,6 +103,7 @@ class _WithoutCreated(Collector):
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics without the samples of creation times."""
         for metric in self._registry.collect():
             metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
             yield metric
@@ -147,6 +148,7 @@ class _TaskMetrics:
             self._made.labels(function, Outcome.CREATED)
 
     def count(self, event: Event) -> None:
+        """Count an event, if it is one of these."""
         match event:
             case Made(task=task):
                 self._made.labels(self._label(task.func), task.outcome).inc()
@@ -207,6 +209,7 @@ class _ListenerMetrics:
             self._process_ends.labels(reason)
 
     def count(self, event: Event) -> None:
+        """Count an event, if it is one of these."""
         match event:
             case Claimed(count=count):
                 self._claims.labels(FULL if count else EMPTY).inc()
@@ -251,6 +254,7 @@ class _RelayMetrics:
             self._carried.labels(direction)
 
     def count(self, event: Event) -> None:
+        """Count an event, if it is one of these."""
         match event:
             case Passed():
                 self._made.labels(event.direction).inc()

@@ -12,8 +12,8 @@ class Capacity:
     in a queue, and is woken when it is its turn.
 
     A task that may be what kills its listeners runs alone. A claimer that met one requests all
-    places: nobody gets one until all are released and what ran is recorded, and then that claimer
-    alone.
+    places, and gets them once all are released and all outcomes recorded. Until then no claimer
+    gets any.
     """
 
     def __init__(self, size: int, in_flight: InFlight) -> None:
@@ -27,7 +27,7 @@ class Capacity:
 
     @property
     def free(self) -> int:
-        """Places that nobody has acquired."""
+        """The number of places that are not acquired."""
         return self._free
 
     @property
