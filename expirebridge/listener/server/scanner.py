@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 
 from expirebridge.hooks import Gap, Hooks, Scanned
 from expirebridge.listener.partition.consumer import PartitionConsumer
@@ -23,6 +24,25 @@ SHARE = 0.1
 """How much of a core a scan may take of the server after a gap: foreign tasks wait to be found."""
 PATIENT_SHARE = 0.02
 """The same for a scan that was asked for: others follow for as long as its reason lasts."""
+
+
+class Pacer:
+    """Pauses between the steps of a scan, so that it takes no more than its share of a core.
+
+    Steps are alike, and what one took holds the waiting for this listener's own turn and for other
+    clients' commands. So the shortest of the last few is what the server works for each.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._pauses_a_step = 1 / share - 1
+        self._took = deque[float](maxlen=5)
+        self._began = time.monotonic()
+
+    async def pause(self) -> None:
+        """Pause after a step; the next one begins when this returns."""
+        self._took.append(time.monotonic() - self._began)
+        await asyncio.sleep(min(self._took) * self._pauses_a_step)
+        self._began = time.monotonic()
 
 
 class Scanner(PeriodicRole):
@@ -87,9 +107,8 @@ class Scanner(PeriodicRole):
     async def _walk(self, share: float) -> int:
         """One walk for all consumers: each looks over its own keys."""
         key_router, store = self._key_router, self._owner.session.store
-        cursor, adopted = "0", 0
+        cursor, adopted, pacer = "0", 0, Pacer(share)
         while True:
-            began = time.monotonic()
             cursor, names = await store.run(reconciling.walk(cursor, STEP))
             own: dict[PartitionConsumer, list[bytes]] = {}
             for name in names:
@@ -102,17 +121,15 @@ class Scanner(PeriodicRole):
                 adopted += await self._take(consumer, step)
             if cursor == pages_commands.BEGINNING:
                 return adopted
-            await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
+            await pacer.pause()
 
     async def _scan(self, consumer: PartitionConsumer, share: float) -> int:
         pages = pages_commands.Pages(lambda cursor: reconciling.scan(cursor, STEP, self._settings))
-        adopted = 0
-        began = time.monotonic()
+        adopted, pacer = 0, Pacer(share)
         while scanned := await consumer.store.run(pages.next()):
             adopted += await self._take(consumer, scanned)
             if not pages.over:
-                await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
-            began = time.monotonic()
+                await pacer.pause()
         return adopted
 
     async def _take(self, consumer: PartitionConsumer, step: reconciling.ScanStep) -> int:
