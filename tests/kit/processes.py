@@ -17,7 +17,7 @@ import redis
 
 from expirebridge import current_task
 
-PATIENCE = 30
+PATIENCE = 60
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "expirebridge")
 
@@ -80,7 +80,7 @@ class Reports:
         self.client = redis.Redis(port=port, db=2, socket_timeout=PATIENCE + 10)
 
     def next(self) -> Report:
-        """The next report; fails if none comes in 30 s."""
+        """The next report; fails if none comes in a minute."""
         popped: Any = self.client.blpop(["reports"], timeout=PATIENCE)
         assert popped is not None, f"no report in {PATIENCE} s"
         return Report(popped[1])
@@ -159,7 +159,7 @@ def children_of(pid: int) -> list[int]:
 
 @contextmanager
 def until_ended(pids: Iterable[int]) -> Iterator[None]:
-    """After the block, wait until these processes have ended; fail if one has not in 30 s.
+    """After the block, wait until these processes have ended; fail if one has not in a minute.
 
     They need not be children of this process.
     """

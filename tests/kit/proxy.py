@@ -79,7 +79,7 @@ class Proxy(Forwarder):
         self._to_cut.append(_Cut(script, times, holding, then))
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Wait until `holds` is true after some reply was counted; fail after 20 s."""
+        """Wait until `holds` is true after some reply was counted; fail after a minute."""
         with self._counted:
             assert self._counted.wait_for(holds, PATIENCE), "the reply never came"
 

@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TASKS = int(os.environ.get("TASKS", "12"))
-PATIENCE = 20.0
+PATIENCE = 60.0
 REST = 8.0
 """Seconds in which all is at rest, if it ever is."""
 RETRIES = (0.1,) * 20

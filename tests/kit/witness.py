@@ -15,7 +15,7 @@ from expirebridge.settings import Settings
 
 E = TypeVar("E", bound=Event)
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class _Lines(logging.Handler):
@@ -31,7 +31,7 @@ class _Lines(logging.Handler):
 
 
 async def until_logged(holds: Callable[[], object]) -> None:
-    """Wait until `holds` is true after some line of the log; fail after 20 s."""
+    """Wait until `holds` is true after some line of the log; fail after a minute."""
     lines = _Lines()
     # On the root logger it comes after pytest's own handler: what woke us is in `caplog` already.
     root = logging.getLogger()
@@ -46,7 +46,7 @@ async def until_logged(holds: Callable[[], object]) -> None:
 
 
 async def logged(words: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until a line of the log holds these words; fail after 20 s."""
+    """Wait until a line of the log holds these words; fail after a minute."""
     await until_logged(lambda: words in caplog.text)
 
 
@@ -68,14 +68,14 @@ class Witness:
         return [event for event in self.seen(Ended) if end in {None, event.end}]
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Wait until `holds` is true after some event; fail after 20 s."""
+        """Wait until `holds` is true after some event; fail after a minute."""
         async with asyncio.timeout(PATIENCE):
             while not holds():
                 self._more.clear()
                 await self._more.wait()
 
     async def until_hearing(self) -> None:
-        """Wait until its listener hears key events; fail after 20 s."""
+        """Wait until its listener hears key events; fail after a minute."""
         await self.until(lambda: any("subscription" in gap.reason for gap in self.seen(Gap)))
 
     async def until_ended(self, count: int = 1, end: End | None = None) -> list[Ended]:
