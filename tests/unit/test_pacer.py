@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from expirebridge.listener.server import scanner
+from expirebridge.listener.server.scanner import Pacer
 
 
 def pauses_after(steps: Iterable[float], share: float, patch: pytest.MonkeyPatch) -> list[float]:
@@ -18,14 +18,14 @@ def pauses_after(steps: Iterable[float], share: float, patch: pytest.MonkeyPatch
 
     async def scan() -> None:
         nonlocal now
-        pacer = scanner.Pacer(share)
+        pacer = Pacer(share)
         for took in steps:
             now += took
             await pacer.pause()
 
     with patch.context() as patched:
-        patched.setattr(scanner.time, "monotonic", lambda: now)
-        patched.setattr(scanner.asyncio, "sleep", pause)
+        patched.setattr("time.monotonic", lambda: now)
+        patched.setattr("asyncio.sleep", pause)
         runner = scan()
         with pytest.raises(StopIteration):
             runner.send(None)
