@@ -4,8 +4,9 @@ import argparse
 import importlib
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.lab import machine, plan, strays
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.environments import Environment
-from benchmarks.lab.measurement import Figures, Measurement, Scale
-from benchmarks.lab.results import Results
+from benchmarks.lab.measurement import PIECE, Figures, Measurement
+from benchmarks.lab.results import Record, Results
 
-FOLDER = Path(__file__).parent
+RESULTS = Path(__file__).parent / "results.json"
 MEASUREMENTS = ("schedule_rate", "memory", "lateness", "lateness_pending", "burst", "crash",
                 "listeners", "shares", "cores", "idle", "keepalive", "scripts",
                 "fleet", "two_workers", "server_restart", "series", "recurring", "inserts",
@@ -42,26 +43,32 @@ def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> 
     several("--contenders", contenders, list(contenders))
     several("--measure", MEASUREMENTS, MEASUREMENTS)
     several("--server", servers, [machine.EMBEDDED])
-    for option, kind, default, told in (
-        ("--rounds", int, 3, "whose median is taken; some measurements have one (default: 3)"),
-        ("--scale", float, 1.0, "part of the full number of tasks, to try things out (default: 1)"),
-        ("--minutes", float, float("inf"), "begin nothing more after this time"),
-        ("--results", Path, None, "default: benchmarks/results/run.json, or scale-N.json"),
-    ):
-        parser.add_argument(option, type=kind, default=default, help=told)
     parser.add_argument(
-        "--again", choices=("all", "failed"), help="measure these, although the file holds them"
+        "--quick", action="store_true", help="fewer tasks and one round, of what is compared"
     )
     parser.add_argument(
-        "--beside", metavar="WORDS", help="measure although something else works here: what it is"
+        "--rounds", type=int, help="whose median is taken; some measurements have one (default: 3)"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file that they are in")
+    parser.add_argument(
+        "--beside",
+        metavar="WORDS",
+        default="",
+        help="measure although something else works here: what it is",
     )
     parser.add_argument("--list", action="store_true", help="say what would be done, and stop")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--next", action="store_true", help="go on with one measurement, for 15 minutes at most"
+    )
+    which.add_argument(
+        "--again", choices=("all", "failed"), help="measure these, although the file holds them"
+    )
     options = parser.parse_args()
-    if options.rounds < 1 or not 0 < options.scale <= 1:
-        parser.error("--rounds must be at least 1, --scale above 0 and at most 1")
-    if options.results is None:
-        name = "run" if options.scale == 1 else f"scale-{options.scale:g}"
-        options.results = FOLDER / "results" / f"{name}.json"
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else 3
+    if options.rounds < 1:
+        parser.error("--rounds must be at least 1")
     return options
 
 
@@ -77,95 +84,95 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     contenders, servers = find_contenders(), machine.find_servers()
     options = read_options(contenders, servers)
-    try:
-        results = Results(options.results, scale=options.scale)
-        results.measured_on(machine.describe())
-    except ValueError as error:
-        sys.exit(f"{error}; name another file with --results")
+    results = Results(options.results, machine.Here.find())
     todo = [
         step
         for step in plan.steps(
             [find_measurement(name) for name in options.measure],
             {name: servers[name] for name in options.server},
             [contenders[name] for name in options.contenders],
-            scale=Scale(options.scale),
+            quick=options.quick,
             rounds=options.rounds,
         )
-        if _is_wanted(step.find(results), options.again)
+        if _is_wanted(results.find(step), options.again)
     ]
     if options.list:
-        print(*(step.words for step in todo), sep="\n")
+        for step in todo:
+            print(f"{step.words}: about {results.seconds(step):.0f} s")
+        print(_left(todo, results))
         return 0
-    if options.beside:
-        results.document["beside"] = options.beside
-    # A small run tries things out; nobody quotes its figures.
-    alone = options.scale == 1 and not options.beside
-    return measure(todo, results, minutes=options.minutes, alone=alone)
+    return measure(todo, results, piece=options.next, beside=options.beside)
 
 
-def _is_wanted(found: Figures | None, again: str | None) -> bool:
+def _is_wanted(found: Record | None, again: str | None) -> bool:
     if found is None or again == "all":
         return True
     return again == "failed" and "error" in found
 
 
-def measure(todo: list[plan.Step], results: Results, *, minutes: float, alone: bool) -> int:
-    """Measure step by step, and keep each result at once; `alone`: only while all else is idle."""
+def _left(todo: Sequence[plan.Step], results: Results) -> str:
+    """How much is still to be done."""
+    if not todo:
+        return "Steps left: 0."
+    minutes = sum(results.seconds(step) for step in todo) / 60
+    counts = Counter(step.measurement.name for step in todo)
+    each = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"Steps left: {len(todo)} ({each}), about {minutes:.0f} minutes."
+
+
+def measure(todo: list[plan.Step], results: Results, *, piece: bool, beside: str) -> int:
+    """Measure step by step, and keep each result at once.
+
+    `piece`: only steps of the first measurement, and none for which less time is left than it
+    usually takes. Without `beside`, only while all else is idle.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())  # fmt: skip
-    failures = 0
+    steps = [step for step in todo if not piece or step.measurement is todo[0].measurement]
+    began, done, failures = time.monotonic(), 0, 0
+    unprepared: dict[str, str] = {}
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("environments", total=len(todo))
-        missing = _prepare(todo, results)
-        for name, error in missing.items():
-            console.out(f"{name} is left out, for its environment cannot be made:\n{error}")
-        ready = [step for step in todo if step.contender.name not in missing]
-        progress.update(bar, total=len(ready))
-        for step in ready:
-            if progress.tasks[0].elapsed and progress.tasks[0].elapsed > minutes * 60:
-                console.print(f"{minutes:g} minutes are over; the same command goes on from here")
+        bar = progress.add_task("", total=len(steps))
+        for step in steps:
+            spent = time.monotonic() - began
+            if piece and done and spent + results.seconds(step) > PIECE:
                 break
-            if alone and (others := strays.find()):
-                sys.exit(
-                    f"not measured, for something else works here: {', '.join(others)}. Stop it, "
-                    "and give the same command again; or say with --beside what it is"
-                )
             progress.update(bar, description=step.words)
-            figures = plan.run(step)
-            step.add(results, figures)
+            if step.contender.name not in unprepared:
+                unprepared[step.contender.name] = prepare(step.contender, results)
+            if not beside:
+                _stop_if_busy()
+            error = unprepared[step.contender.name]
+            figures = plan.not_run(error) if error else plan.run(step)
+            results.add(step, figures, beside=beside)
+            done += 1
             failures += "error" in figures
             console.print(
                 f"{step.words}: {_line(figures)}", highlight=False, markup=False, soft_wrap=True
             )
             progress.advance(bar)
-    return 1 if failures or missing else 0
+    print(_left(todo[done:], results))
+    return 1 if failures else 0
 
 
-def _prepare(todo: list[plan.Step], results: Results) -> dict[str, Exception]:
-    """Make the environments, and note what is measured; return what could not be made."""
-    missing: dict[str, Exception] = {}
-    for contender in {step.contender.name: step.contender for step in todo}.values():
-        environment = Environment(contender)
-        try:
-            environment.make()
-        except (RuntimeError, OSError) as error:
-            missing[contender.name] = error
-            continue
-        results.document["contenders"][contender.name] = {
-            "title": contender.title,
-            "kind": contender.kind,
-            "settings": contender.settings,
-            "concurrency": contender.concurrency,
-            "worker": contender.worker,
-            "documentation": contender.documentation,
-            "versions": environment.versions(),
-        }
-    for step in todo:
-        results.document["servers"].setdefault(step.server, machine.version_of(step.binary))
-    results.document["date"] = datetime.now(UTC).date().isoformat()
-    results.write()
-    return missing
+def prepare(contender: Contender, results: Results) -> str:
+    """Make a contender's environment, and note what is in it; return why it cannot be made."""
+    environment = Environment(contender)
+    try:
+        environment.make()
+        results.describe(contender, environment.versions())
+    except (RuntimeError, OSError) as error:
+        return f"its environment cannot be made: {error}"
+    return ""
+
+
+def _stop_if_busy() -> None:
+    if others := strays.find():
+        sys.exit(
+            f"not measured, for something else works here: {', '.join(others)}. Stop it, "
+            "and give the same command again; or say with --beside what it is"
+        )
 
 
 def _line(figures: Figures) -> str:

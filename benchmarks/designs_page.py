@@ -17,9 +17,23 @@ KINDS = ("ours", "baseline", "design")
 
 def write(records: Records, folder: Path) -> None:
     """Write the page."""
-    records = records.of_kinds(*KINDS).of_first_server()
-    text = report._BLANK.sub(lambda blank: BLANKS[blank[1]](records), TEMPLATE.read_text("utf-8"))
+    records = records.of_kinds(*KINDS)
+    text = report.BLANK.sub(lambda blank: section(blank[1], records), TEMPLATE.read_text("utf-8"))
     (folder / "designs.md").write_text(text, encoding="utf-8")
+
+
+def section(name: str, records: Records) -> str:
+    """What stands in a blank of the page, and where it was measured."""
+    function, measurements = BLANKS[name]
+    if not measurements:
+        return function(records)
+    parts = [records.of(measurement).of_first_server() for measurement in measurements]
+    for measurement, part in zip(measurements, parts, strict=True):
+        if not part.records:
+            return shown.not_measured(measurement)
+    together = [record for part in parts for record in part.records]
+    all_parts = Records({"contenders": records.contenders, "records": together})
+    return f"{function(all_parts)}\n\n{shown.measured(*parts)}"
 
 
 def lateness(records: Records) -> str:
@@ -44,7 +58,7 @@ _LATENESS: list[Column] = [
 def rates(records: Records) -> str:
     """Tasks made and run in a second."""
     made = {row.title: row for row in records.rows("schedule_rate")}
-    rows = records.rows("burst", tasks=records.scaled(10_000))
+    rows = records.rows("burst", tasks=records.variants("burst", "tasks")[0])
     cells = [
         [
             f"{row.title}, {row.variant['handler']} handler",
@@ -70,8 +84,8 @@ def _cell(row: Row | None, name: str, show: Callable[[float], str]) -> str:
 
 def size(records: Records) -> str:
     """Bytes of a pending task, wherever they are."""
-    grown = {row.title: row for row in records.rows("lateness_pending",
-                                                    pending=records.scaled(200_000))}  # fmt: skip
+    pending = records.variants("lateness_pending", "pending")[0]
+    grown = {row.title: row for row in records.rows("lateness_pending", pending=pending)}
     stored = {row.title: row for row in records.rows("memory")}
     titles = dict.fromkeys([*stored, *grown])
     cells = [
@@ -119,11 +133,6 @@ def keepalives(records: Records) -> str:
     return shown.rows(records.rows("keepalive"), columns)
 
 
-def killed(records: Records) -> str:
-    """A worker that is killed."""
-    return report.crash(records)
-
-
 def restart(records: Records) -> str:
     """A server that is killed."""
     columns: list[Column] = [
@@ -147,15 +156,22 @@ def two_workers(records: Records) -> str:
 def settings(records: Records) -> str:
     """Each program, and how it is set up."""
     rows: Sequence[Sequence[str]] = [
-        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", about["settings"]]
-        for name, about in records.document["contenders"].items()
+        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", shown.settings(about)]
+        for name, about in records.contenders.items()
     ]
     lines = [["", "settings"], ["---", "---"], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-BLANKS: dict[str, Callable[[Records], str]] = {
-    function.__name__: function
-    for function in (report.machine, lateness, rates, size, waiting, keepalives, killed, restart,
-                     two_workers, settings)
-}  # fmt: skip
+BLANKS: dict[str, tuple[Callable[[Records], str], Sequence[str]]] = {
+    "lateness": (lateness, ["lateness", "lateness_pending"]),
+    "rates": (rates, ["schedule_rate", "burst"]),
+    "size": (size, ["memory", "lateness_pending"]),
+    "waiting": (waiting, ["idle"]),
+    "keepalives": (keepalives, ["keepalive"]),
+    "killed": (report.crash, ["crash"]),
+    "restart": (restart, ["server_restart"]),
+    "two_workers": (two_workers, ["two_workers"]),
+    "settings": (settings, []),
+}
+"""What fills each blank of the page, and the measurements that it is made of."""

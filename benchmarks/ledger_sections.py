@@ -166,12 +166,12 @@ def ledger_contenders(records: Records) -> str:
     """Who takes part, and how each is set up."""
     took_part: set[str] = {
         record["contender"]
-        for record in records.document["records"]
+        for record in records.records
         if record["measurement"] in {"inserts", "commit_lag", "commit_crash"}
     }
     rows: list[Sequence[Any]] = [
-        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", about["settings"]]
-        for name, about in records.document["contenders"].items()
+        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", shown.settings(about)]
+        for name, about in records.contenders.items()
         if name in took_part
     ]
     return table(["", "settings"], rows)

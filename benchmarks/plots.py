@@ -21,20 +21,25 @@ COLOURS = {"ours": "#c0392b", "peer": "#5d7fa3", "baseline": "#7f8c8d", "limit":
 
 def draw(records: Records, folder: Path) -> None:
     """Draw all that there are figures for; of several servers, the first."""
-    records = records.of_first_server()
-    pending = [("nothing else pending", records.rows("lateness"))]
+
+    def of(measurement: str) -> Records:
+        return records.of(measurement).of_first_server()
+
+    among, bursts = of("lateness_pending"), of("burst")
+    pending = [("nothing else pending", of("lateness").rows("lateness"))]
     pending += [
-        (f"{others:,} others pending", records.rows("lateness_pending", pending=others))
-        for others in records.variants("lateness_pending", "pending")
+        (f"{others:,} others pending", among.rows("lateness_pending", pending=others))
+        for others in among.variants("lateness_pending", "pending")
     ]
     _draw_lateness([panel for panel in pending if panel[1]], folder / "lateness.svg")
-    rate = records.rows("schedule_rate")
-    burst = records.rows("burst", tasks=records.scaled(10_000))
+    rate = of("schedule_rate").rows("schedule_rate")
+    [fewest, *_] = [*bursts.variants("burst", "tasks"), 0]
+    burst = bursts.rows("burst", tasks=fewest)
     titled = [row.named(f"{row.title} ({row.variant['handler']})") for row in burst]
     _draw_bars("tasks made in a second, one call each", rate, "single_per_second",
                folder / "schedule_rate.svg")  # fmt: skip
     _draw_bars("tasks of a burst run in a second", titled, "per_second", folder / "burst.svg")
-    _draw_bars("bytes of the server's memory per pending task", records.rows("memory"),
+    _draw_bars("bytes of the server's memory per pending task", of("memory").rows("memory"),
                "bytes_per_task", folder / "memory.svg")  # fmt: skip
 
 

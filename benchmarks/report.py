@@ -1,10 +1,10 @@
 """Writes performance.md, its plots and designs.md in docs/reference from the results.
 
-    python -m benchmarks.report [--results FILE ...] [--to FOLDER]
+    python -m benchmarks.report [--results FILE] [--to FOLDER]
 
-The prose is in performance.template.md; every figure in it comes from the files of results. A line
-`{{name}}` there is replaced by what the function of that name returns here, from the last file that
-holds such a measurement; if that is not the first file, the page says where it was measured.
+The prose is in performance.template.md; every figure in it comes from the file of results. A line
+`{{name}}` there is replaced by what the function of that name returns here, and by a line that says
+where and when it was measured.
 """
 
 import argparse
@@ -22,85 +22,52 @@ from benchmarks.shown import Column, duration, megabytes, number, percent, table
 
 HERE = Path(__file__).parent
 TEMPLATE = HERE / "performance.template.md"
-_BLANK = re.compile(r"^\{\{(\w+)\}\}$", re.M)
+BLANK = re.compile(r"^\{\{(\w+)\}\}$", re.M)
 _OURS = "expirebridge"
 
 
 def main() -> None:
     """Write the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
-    parser.add_argument("--results", type=Path, nargs="+", default=_kept())
+    parser.add_argument("--results", type=Path, default=HERE / "results.json")
     parser.add_argument("--to", type=Path, default=REPOSITORY / "docs" / "reference")
     options = parser.parse_args()
-    files = [Records(json.loads(path.read_text(encoding="utf-8"))) for path in options.results]
-    for path, records in zip(options.results, files, strict=True):
-        if together := records.measured_together():
-            parser.error(f"{path}: measured at the same time, so not alone: {together}")
+    records = Records(json.loads(options.results.read_text(encoding="utf-8")))
+    if together := records.measured_together():
+        parser.error(f"measured at the same time, so not alone: {together}")
     folder = options.to / "performance"
     folder.mkdir(parents=True, exist_ok=True)
     # matplotlib is an extra; the other page uses what is here.
     from benchmarks import designs_page, plots  # noqa: PLC0415
 
-    designs_page.write(last_with(files, lambda one: one.has_kind("design")), options.to)
-    files = [one.of_kinds("ours", "limit", "baseline", "peer") for one in files]
-    plots.draw(Records.newest(files), folder)
-    text = _BLANK.sub(lambda blank: section(blank[1], files), TEMPLATE.read_text("utf-8"))
+    designs_page.write(records, options.to)
+    records = records.of_kinds("ours", "limit", "baseline", "peer")
+    plots.draw(records, folder)
+    text = BLANK.sub(lambda blank: section(blank[1], records), TEMPLATE.read_text("utf-8"))
     (options.to / "performance.md").write_text(text, encoding="utf-8")
 
 
-def _kept() -> list[Path]:
-    """The files of results in this repository; that of the whole page is the first."""
-    full = [path for path in (HERE / "results").glob("*.json") if "scale-" not in path.name]
-    return sorted(full, key=lambda path: (path.stem != "run", path.name))
-
-
-def last_with(files: Sequence[Records], holds: Callable[[Records], bool]) -> Records:
-    """The last file of which this is true, or else the first."""
-    return next(filter(holds, reversed(files)), files[0])
-
-
-def section(name: str, files: Sequence[Records]) -> str:
-    """What stands in a blank, and where it was measured unless that is where most was."""
-    if name == "ahead":
-        return fill(name, Records.newest(files))
-    measured = "inserts" if name == "ledger_contenders" else name
-    records = last_with(files, lambda one: one.has_measurement(measured))
-    text = fill(name, records)
-    if records is files[0]:
-        return text
-    about = records.document["machine"]
-    beside = records.document.get("beside", "")
-    return (
-        f"{text}\n\nMeasured by itself until {records.document['date']}, on {about['cores']} cores "
-        f"({about['processor']}), {about['system']}, Python {about['python']}"
-        f"{beside and f', while {beside}'}."
-    )
+def section(name: str, records: Records) -> str:
+    """What stands in a blank of the page, and where it was measured."""
+    if name in OF_ALL_MEASUREMENTS:
+        return BLANKS[name](records)
+    records = records.of(name)
+    if name in OURS_ALONE:
+        records = records.of_kinds("ours")
+    if name not in OF_ALL_SERVERS:
+        records = records.of_first_server()
+    if not records.records:
+        return shown.not_measured(name)
+    return f"{BLANKS[name](records)}\n\n{shown.measured(records)}"
 
 
 # What stands in the blanks.
 
 
-def machine(records: Records) -> str:
-    """The machine, the servers, and when."""
-    about: dict[str, Any] = records.document["machine"]
-    servers = ", ".join(records.document["servers"].values())
-    scale = records.document["scale"]
-    lines = [
-        f"- {about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB of memory, "
-        f"{about['system']}, Python {about['python']}",
-        f"- server: {servers}, with the repository's `redis.conf` (append-only, fsync each second)",
-        f"- measured until {records.document['date']}; of several `rounds` the median is shown, "
-        "the worst of all as `max`, and counts are sums",
-    ]
-    if scale != 1:
-        lines.append(f"- **at {scale:g} of the full size: these figures mean nothing**")
-    return "\n".join(lines)
-
-
 def contenders(records: Records) -> str:
     """Who was measured, with versions and settings."""
     rows = []
-    for name, about in records.document["contenders"].items():
+    for name, about in records.contenders.items():
         version = next(
             (v for package, v in about["versions"].items() if package.lower() in _packages(name)),
             "",
@@ -110,7 +77,7 @@ def contenders(records: Records) -> str:
             for link in about["documentation"]
         )
         rows.append([f"{about['title']} {version}".strip(), about["concurrency"],
-                     about["settings"], links])  # fmt: skip
+                     shown.settings(about), links])  # fmt: skip
     lines = [["", "at a time", "settings", ""], ["---"] * 4, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -133,7 +100,7 @@ def lateness_pending(records: Records) -> str:
         parts.append(f"With {pending:,} others:\n\n{_lateness(rows, worker=True)}")
         if restless:
             parts.append(f"Still at work on the others when these began: {', '.join(restless)}.")
-    return "\n\n".join(parts) or "*Not measured.*"
+    return "\n\n".join(parts)
 
 
 def _lateness(rows: Sequence[Row], *, worker: bool = False) -> str:
@@ -184,7 +151,7 @@ def burst(records: Records) -> str:
             ("rounds", shown.rounds),
         ]
         parts.append(f"{tasks:,} tasks:\n\n{shown.rows(rows, columns)}")
-    return "\n\n".join(parts) or "*Not measured.*"
+    return "\n\n".join(parts)
 
 
 def cores(records: Records) -> str:
@@ -202,7 +169,7 @@ def cores(records: Records) -> str:
         ]
         if rows:
             parts.append(f"{words}:\n\n{shown.rows(rows, columns)}")
-    return "\n\n".join(parts) or "*Not measured.*"
+    return "\n\n".join(parts)
 
 
 WORK = {
@@ -237,9 +204,14 @@ def crash(records: Records) -> str:
             ("lost", shown.count("lost")),
             ("twice", shown.count("twice")),
             ("last one back after", lambda row: duration(row.median("recovery_seconds") * 1000)),
-            ("waited", lambda row: f"{row.variant['patience']:.0f} s"),
+            ("waited", _waited),
         ],
     )
+
+
+def _waited(row: Row) -> str:
+    waited, taken_over = row.variant["patience"], row.variant["redelivery"]
+    return f"{waited:.0f} s" + (f" of {taken_over:.0f} s" if taken_over > waited else "")
 
 
 def listeners(records: Records) -> str:
@@ -313,7 +285,7 @@ def recurring(records: Records) -> str:
         ]
         if rows:
             parts.append(f"{words}:\n\n{shown.rows(rows, columns)}")
-    return "\n\n".join(parts) or "*Not measured.*"
+    return "\n\n".join(parts)
 
 
 def series(records: Records) -> str:
@@ -356,25 +328,29 @@ def scripts(records: Records) -> str:
 
 def ahead(records: Records) -> str:
     """Who is better than ours in what, by how much."""
-    made = records.rows("schedule_rate")
-    alone = records.rows("lateness")
-    among = records.rows("lateness_pending", pending=records.scaled(200_000))
+
+    def rows_of(measurement: str, **wanted: Any) -> list[Row]:
+        return records.of(measurement).of_first_server().rows(measurement, **wanted)
+
+    made, alone = rows_of("schedule_rate"), rows_of("lateness")
+    pending = [*records.of("lateness_pending").variants("lateness_pending", "pending"), 0][0]
+    among = rows_of("lateness_pending", pending=pending)
     lines = []
     for words, better, rows in (
         ("makes more tasks a second, one call each", "single_per_second", made),
         ("makes more tasks a second, in bulk", "bulk_per_second", made),
-        ("takes less of the server's memory", "bytes_per_task", records.rows("memory")),
-        ("needs less memory for its worker, with 200,000 pending", "worker_bytes", among),
+        ("takes less of the server's memory", "bytes_per_task", rows_of("memory")),
+        (f"needs less memory for its worker, with {pending:,} pending", "worker_bytes", among),
         ("runs more tasks a second of a burst, async", "per_second",
-         records.rows("burst", handler="async")),
+         rows_of("burst", handler="async")),
         ("runs more tasks a second of a burst, plain", "per_second",
-         records.rows("burst", handler="plain")),
+         rows_of("burst", handler="plain")),
         ("is less late at p50, nothing else pending", "50", alone),
         ("is less late at p99, nothing else pending", "99", alone),
         ("is less late at worst, nothing else pending", "100", alone),
-        ("is less late at p50, among 200,000", "50", among),
-        ("is less late at p99, among 200,000", "99", among),
-        ("is less late at worst, among 200,000", "100", among),
+        (f"is less late at p50, among {pending:,}", "50", among),
+        (f"is less late at p99, among {pending:,}", "99", among),
+        (f"is less late at worst, among {pending:,}", "100", among),
     ):  # fmt: skip
         lines += _ahead(words, better, rows)
     return "\n".join(lines) or "In nothing that is measured here."
@@ -401,23 +377,16 @@ def _ahead(words: str, name: str, rows: Sequence[Row]) -> list[str]:
 
 BLANKS: dict[str, Callable[[Records], str]] = {
     function.__name__: function
-    for function in (machine, contenders, lateness, lateness_pending, schedule_rate, burst, memory,
-                     crash, recurring, cores, listeners, idle, keepalive, series, scripts, ahead,
+    for function in (contenders, lateness, lateness_pending, schedule_rate, burst, memory, crash,
+                     recurring, cores, listeners, idle, keepalive, series, scripts, ahead,
                      *SECTIONS)
 }  # fmt: skip
-OF_ALL_SERVERS = {"machine", "memory", "contenders"}
+OF_ALL_MEASUREMENTS = {"contenders", "ahead", "ledger_contenders"}
+"""What is not a table of one measurement."""
+OF_ALL_SERVERS = {"memory", "schedule_rate", "lateness", "lateness_pending", "burst", "crash"}
 """Where each server is shown; elsewhere it is the first."""
-
-
 OURS_ALONE = {"idle", "keepalive"}
 """Where the page shows no others."""
-
-
-def fill(name: str, records: Records) -> str:
-    """What stands in the page's blank of this name."""
-    if name in OURS_ALONE:
-        records = records.of_kinds("ours")
-    return BLANKS[name](records if name in OF_ALL_SERVERS else records.of_first_server())
 
 
 if __name__ == "__main__":

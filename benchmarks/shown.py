@@ -1,8 +1,9 @@
 """How figures stand in the tables of the pages."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from benchmarks.lab.records import Row
+from benchmarks.lab.records import Records, Row
 
 
 def duration(ms: float) -> str:
@@ -31,8 +32,6 @@ def percent(value: float) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown; the first column is text, the others are figures."""
-    if not rows:
-        return "*Not measured.*"
     lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -64,3 +63,22 @@ def count(name: str) -> Callable[[Row], str]:
 def rounds(row: Row) -> str:
     """How often it was measured."""
     return str(sum(record.get("repeats", 1) for record in row.rounds))
+
+
+def measured(*parts: Records) -> str:
+    """A line below a table: where, when and of which code its parts were measured."""
+    return "\n".join(
+        f"*Measured: {words}.*" for words in dict.fromkeys(part.where() for part in parts)
+    )
+
+
+def not_measured(measurement: str) -> str:
+    """What stands in place of a table."""
+    return f'*Not measured yet: `make bench ARGS="--measure {measurement}"` does it.*'
+
+
+def settings(about: dict[str, Any]) -> str:
+    """The settings of a contender, and what it takes no part in."""
+    if not about["only"]:
+        return str(about["settings"])
+    return f"{about['settings']}; takes part in {', '.join(about['only'])} only: {about['because']}"

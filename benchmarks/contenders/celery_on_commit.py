@@ -18,6 +18,7 @@
 #   Redis as the broker, no result backend; tasks are sent by SQLAlchemy's `after_commit`, as \
 #   `delay_on_commit` does in Django"""
 # only = ["inserts", "commit_lag", "commit_crash"]
+# because = "its tasks are made after a commit"
 # documentation = [
 #   "https://docs.celeryq.dev/en/stable/django/first-steps-with-django.html#trigger-tasks-at-the-end-of-the-database-transaction",
 #   "https://docs.sqlalchemy.org/en/20/orm/events.html#sqlalchemy.orm.SessionEvents.after_commit",

@@ -11,7 +11,8 @@
 # settings = "as cron, each second; LAB_INTERVAL = 60: a run each minute, which is cron's shortest"
 # place = "file"
 # interval = 60
-# only = ["lateness", "lateness_pending", "crash", "idle"] # elsewhere the interval does not count
+# only = ["lateness", "lateness_pending", "crash", "idle"]
+# because = "elsewhere the interval does not count"
 # variables = { LAB_INTERVAL = "60" }
 # redelivery = 60 # TAKEN_FOR
 # documentation = ["docs/reference/designs.md", "https://man7.org/linux/man-pages/man5/crontab.5.html"]

@@ -17,6 +17,7 @@
 # settings = "defaults, with the extra `fast` (hiredis); the producer has a Session of SQLAlchemy"
 # redelivery = 10 # the lease
 # only = ["inserts", "commit_lag", "commit_crash", "ledger_pass", "ledger_idle"]
+# because = "it is compared where tasks belong to a transaction"
 # documentation = ["docs/reference/ledger.md"]
 # ///
 """Ours, with tasks in the caller's transaction, as docs/reference/ledger.md says."""

@@ -13,6 +13,7 @@
 # concurrency = "--concurrency 100: coroutines"
 # settings = "defaults; the producer defers in its own transaction, on a connection of psycopg"
 # only = ["inserts", "commit_lag", "commit_crash", "ledger_idle"]
+# because = "its tasks are rows in PostgreSQL, not in Redis"
 # documentation = [
 #   "https://procrastinate.readthedocs.io/en/stable/howto/production/external_connection.html",
 #   "https://procrastinate.readthedocs.io/en/stable/howto/basics/worker.html",

@@ -10,7 +10,8 @@
 # settings = "as the ring in memory; LAB_SLOTS = 1440, LAB_TICK = 60: a day of minutes"
 # place = "worker"
 # interval = 60
-# only = ["lateness", "lateness_pending", "idle"] # elsewhere the ring's size does not count
+# only = ["lateness", "lateness_pending", "idle"]
+# because = "elsewhere the ring's size does not count"
 # variables = { LAB_SLOTS = "1440", LAB_TICK = "60" }
 # redelivery = 0 # none
 # documentation = ["docs/reference/designs.md"]

@@ -11,6 +11,7 @@
 # settings = "the table of cron, each second; one process, which scans it 10 times a second (PAUSE)"
 # place = "file"
 # only = ["lateness", "lateness_pending", "burst", "crash", "idle", "two_workers"]
+# because = "elsewhere it is the same as cron, each second"
 # redelivery = 60 # TAKEN_FOR
 # documentation = ["docs/reference/designs.md"]
 # ///

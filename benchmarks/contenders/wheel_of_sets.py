@@ -11,7 +11,8 @@
 # place = "worker"
 # interval = 1
 # keepalive = true
-# only = ["lateness", "burst", "crash", "two_workers", "keepalive"] # timeouts are short
+# only = ["lateness", "burst", "crash", "two_workers", "keepalive"]
+# because = "it knows one timeout, which is short"
 # redelivery = 0 # none
 # documentation = ["docs/reference/designs.md"]
 # ///

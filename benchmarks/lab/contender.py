@@ -52,6 +52,8 @@ class Contender:
     """Commands that are run once, with its server and its database."""
     only: tuple[str, ...]
     """The measurements that it takes part in, if it cannot do all."""
+    because: str
+    """Why it takes part in these only."""
     variables: dict[str, str]
     """Set in its processes. They are filled in as the worker's commands are, with `{database}`."""
     redelivery: float
@@ -104,6 +106,7 @@ class Contender:
             databases=tuple(lab.get("databases", ())),
             prepare=tuple(lab.get("prepare", ())),
             only=tuple(lab.get("only", ())),
+            because=lab.get("because", ""),
             variables=lab.get("variables", {}),
             redelivery=lab.get("redelivery", 0),
             concurrency=lab.get("concurrency", "none to set"),

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
-from benchmarks.lab.results import Results
+from benchmarks.lab.measurement import FULL, Case, Figures, Measurement, Scale, Variant
 
 
 class TimeLimitExceeded(Exception):
@@ -26,6 +25,7 @@ class Step:
     server: str
     binary: Path
     contender: Contender
+    scale: Scale
     variant: Variant
     round: int
 
@@ -33,24 +33,16 @@ class Step:
     def words(self) -> str:
         """What is done, in a line."""
         details = ", ".join(f"{name} {value}" for name, value in self.variant.items())
-        return f"{self.measurement.name}: {self.contender.title} ({details}) round {self.round + 1}"
-
-    def find(self, results: Results) -> Figures | None:
-        """What the results already hold of it."""
-        return results.find(
-            self.measurement.name, self.server, self.contender.name, self.variant, self.round
+        return (
+            f"{self.measurement.name}: {self.contender.title} on {self.server} ({details}) "
+            f"round {self.round + 1}"
         )
 
-    def add(self, results: Results, figures: Figures) -> None:
-        """Keep its figures."""
-        results.add(
-            self.measurement.name,
-            self.server,
-            self.contender.name,
-            self.variant,
-            self.round,
-            figures,
-        )
+    @property
+    def usual_seconds(self) -> float:
+        """About how long it takes, as its measurement says."""
+        quick = self.measurement.quick
+        return quick.seconds if quick and self.scale.is_quick else self.measurement.seconds
 
 
 def steps(
@@ -58,12 +50,15 @@ def steps(
     servers: dict[str, Path],
     contenders: Sequence[Contender],
     *,
-    scale: Scale,
+    quick: bool,
     rounds: int,
 ) -> Iterator[Step]:
     """All that is to be done, in order. Of each round every contender is measured once, so that a
     slow hour of the machine is nobody's alone."""
     for measurement in measurements:
+        if quick and measurement.quick is None:
+            continue
+        scale = Scale(measurement.quick.part) if quick and measurement.quick else FULL
         for server, binary in servers.items():
             for round in range(min(rounds, measurement.rounds or rounds)):
                 for contender in contenders:
@@ -75,6 +70,7 @@ def steps(
                             server=server,
                             binary=binary,
                             contender=contender,
+                            scale=scale,
                             variant=variant,
                             round=round,
                         )
@@ -92,6 +88,11 @@ def run(step: Step) -> Figures:
     except Exception as error:
         figures = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()}
     return figures | {"began": round(began), "took": time.time() - began}
+
+
+def not_run(error: str) -> Figures:
+    """The figures of a step that cannot be measured."""
+    return {"error": error, "began": round(time.time()), "took": 0.0}
 
 
 @contextmanager

@@ -1,16 +1,17 @@
-"""Reads a file of results: the rounds of each contender, summed up."""
+"""Reads the file of results: the rounds of each contender, summed up."""
 
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 from benchmarks.lab.contender import ORDER
-
-Record = dict[str, Any]
+from benchmarks.lab.machine import EMBEDDED
+from benchmarks.lab.results import Record
 
 
 @dataclass(frozen=True)
@@ -72,65 +73,92 @@ def _value(value: float | None) -> float:
 
 
 class Records:
-    """The records of a file of results."""
+    """The records of a file of results, or some of them."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        self.document = document
-
-    @classmethod
-    def newest(cls, files: Sequence["Records"]) -> "Records":
-        """Of each measurement what the last of these files has of it; the rest is the first's."""
-        contenders: dict[str, Any] = {}
-        by_measurement: dict[str, list[Record]] = {}
-        for each in files:
-            contenders |= each.document["contenders"]
-            found: defaultdict[str, list[Record]] = defaultdict(list)
-            for record in each.document["records"]:
-                found[record["measurement"]].append(record)
-            by_measurement |= found
-        records = [record for some in by_measurement.values() for record in some]
-        return cls(files[0].document | {"contenders": contenders, "records": records})
+        self.contenders: dict[str, Any] = document["contenders"]
+        self.records: list[Record] = document["records"]
 
     def measured_together(self) -> str:
-        """Two measurements during which the other was under way; nothing if there are none."""
+        """Two measurements of one machine during which the other was under way, if there are."""
         spans = sorted(
-            (record["began"], record["began"] + record["took"], place)
-            for place, record in enumerate(self.document["records"])
+            (record["machine"], record["began"], record["began"] + record["took"], place)
+            for place, record in enumerate(self.records)
         )
-        for (_, ended, first), (began, _, second) in pairwise(spans):
+        for (one, _, ended, first), (other, began, _, second) in pairwise(spans):
             # When one began is known to the second.
-            if began < ended - 1:
-                pair = (self.document["records"][place] for place in (first, second))
-                return ", ".join(f"{one['measurement']} of {one['contender']}" for one in pair)
+            if one == other and began < ended - 1:
+                pair = (self.records[place] for place in (first, second))
+                return ", ".join(f"{each['measurement']} of {each['contender']}" for each in pair)
         return ""
-
-    def has_measurement(self, name: str) -> bool:
-        """Whether anything was measured by this name."""
-        return bool(self._of(name))
-
-    def has_kind(self, kind: str) -> bool:
-        """Whether a contender of this kind was measured."""
-        return bool(self.of_kinds(kind).document["records"])
-
-    def of_first_server(self) -> "Records":
-        """The same without the other servers."""
-        [(server, version), *_] = self.document["servers"].items()
-        records = [r for r in self.document["records"] if r["server"] == server]
-        return Records(self.document | {"servers": {server: version}, "records": records})
 
     def of_kinds(self, *kinds: str) -> "Records":
         """The same without contenders of other kinds."""
         contenders = {
-            name: about
-            for name, about in self.document["contenders"].items()
-            if about["kind"] in kinds
+            name: about for name, about in self.contenders.items() if about["kind"] in kinds
         }
-        records = [r for r in self.document["records"] if r["contender"] in contenders]
-        return Records(self.document | {"contenders": contenders, "records": records})
+        records = [r for r in self.records if r["contender"] in contenders]
+        return Records({"contenders": contenders, "records": records})
 
-    def scaled(self, count: int) -> int:
-        """So many tasks at the scale of these results."""
-        return max(int(count * self.document["scale"]), 1)
+    def of(self, measurement: str) -> "Records":
+        """What is to be compared of a measurement: of one machine, either full or quick.
+
+        That is where most contenders were measured. Of several, it is the machine that measured
+        last, and there the full size before the quick one.
+        """
+        sizes: dict[tuple[str, float], list[Record]] = defaultdict(list)
+        latest: dict[str, int] = defaultdict(int)
+        for record in self.records:
+            if record["measurement"] == measurement:
+                machine = record["machine"]
+                sizes[machine, record["scale"]].append(record)
+                latest[machine] = max(latest[machine], record["began"])
+
+        def rank(size: tuple[str, float]) -> tuple[int, int, float]:
+            machine, scale = size
+            took_part = {record["contender"] for record in sizes[size]}
+            return len(took_part), latest[machine], scale
+
+        return self._only(sizes[max(sizes, key=rank)] if sizes else [])
+
+    def of_first_server(self) -> "Records":
+        """The same without the other servers."""
+        return self._only([r for r in self.records if r["server"] in list(self.servers)[:1]])
+
+    def _only(self, records: list[Record]) -> "Records":
+        return Records({"contenders": self.contenders, "records": records})
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """The version of each server, by name: first the one that all are measured on."""
+        versions = {record["server"]: record["server_version"] for record in self.records}
+        return dict(sorted(versions.items(), key=lambda server: server[0] != EMBEDDED))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether these are of a quick run."""
+        return any(record["scale"] < 1 for record in self.records)
+
+    def where(self) -> str:
+        """Where and when these were measured, and of which code."""
+        dates = sorted(_date(record["began"]) for record in self.records)
+        parts = [
+            " to ".join(dict.fromkeys((dates[0], dates[-1]))),
+            *self._each("machine"),
+            *self._each("system"),
+            *self.servers.values(),
+        ]
+        ours = self.of_kinds("ours")
+        if commits := ours._each("commit"):
+            parts.append(f"expirebridge at {', '.join(f'`{commit}`' for commit in commits)}")
+        parts += [f"while {words}" for words in self._each("beside") if words]
+        if self.is_quick:
+            part = max(record["scale"] for record in self.records)
+            parts.append(f"**quick: {part:g} of the tasks, one round**")
+        return "; ".join(parts)
+
+    def _each(self, name: str) -> list[str]:
+        return list(dict.fromkeys(record[name] for record in self.records))
 
     def variants(self, measurement: str, name: str) -> list[Any]:
         """The values that a part of the variants has, in order."""
@@ -143,14 +171,13 @@ class Records:
             if wanted.items() <= record["variant"].items():
                 key = (record["server"], record["contender"], str(record["variant"]))
                 found[key].append(record)
-        servers: dict[str, str] = self.document["servers"]
         rows = []
         for (server, name, _), records in sorted(found.items(), key=self._place):
-            about = self.document["contenders"][name]
-            title = about["title"] + (f" on {servers[server]}" if len(servers) > 1 else "")
+            about = self.contenders[name]
+            other = list(self.servers).index(server) > 0
             rows.append(
                 Row(
-                    title=title,
+                    title=about["title"] + (f" on {self.servers[server]}" if other else ""),
                     kind=about["kind"],
                     variant=records[0]["variant"],
                     rounds=[record for record in records if "error" not in record],
@@ -159,10 +186,14 @@ class Records:
             )
         return rows
 
-    def _place(self, item: tuple[tuple[str, str, str], list[Record]]) -> tuple[int, int, str]:
+    def _place(self, item: tuple[tuple[str, str, str], list[Record]]) -> tuple[int, str, int]:
         server, name, _ = item[0]
-        kind = self.document["contenders"][name]["kind"]
-        return list(self.document["servers"]).index(server), ORDER.index(kind), name
+        kind = self.contenders[name]["kind"]
+        return ORDER.index(kind), name, list(self.servers).index(server)
 
     def _of(self, measurement: str) -> list[Record]:
-        return [r for r in self.document["records"] if r["measurement"] == measurement]
+        return [r for r in self.records if r["measurement"] == measurement]
+
+
+def _date(began: float) -> str:
+    return datetime.fromtimestamp(began, UTC).date().isoformat()

@@ -1,62 +1,99 @@
-"""The file of results: what was measured, on what machine, with which versions."""
+"""The file of results: records of all machines, one for each round of each variant."""
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.measurement import Figures, Variant
+from benchmarks.lab.contender import Contender
+from benchmarks.lab.machine import Here, version_of
+from benchmarks.lab.measurement import Figures
+from benchmarks.lab.plan import Step
 
-KEY = ("measurement", "server", "contender", "variant", "round")
+Record = dict[str, Any]
 
 
 class Results:
-    """Records, one for each round of each variant, kept in a file after each."""
+    """Records, kept in a file after each.
 
-    def __init__(self, path: Path, *, scale: float) -> None:
+    A record holds for a step as long as what it depends on is the same: the machine, the server's
+    version, and of ours the commit, of others their packages.
+    """
+
+    def __init__(self, path: Path, here: Here) -> None:
         self._path = path
-        self.document: dict[str, Any] = {"scale": scale, "machine": {}, "servers": {},
-                                         "contenders": {}, "records": []}  # fmt: skip
+        self._here = here
+        self._versions: dict[Path, str] = {}
+        self.document: dict[str, Any] = {"contenders": {}, "records": []}
         if path.exists():
             self.document = json.loads(path.read_text(encoding="utf-8"))
-            if self.document["scale"] != scale:
-                raise ValueError(f"{path} holds results of scale {self.document['scale']:g}")
 
-    def measured_on(self, machine: Mapping[str, Any]) -> None:
-        """Take note of the machine. Raises ValueError if the results are of another one."""
-        here, there = dict(machine), self.document["machine"]
-        if there and there != here:
-            raise ValueError(f"{self._path} holds results of another machine: {there}, not {here}")
-        self.document["machine"] = here
+    def find(self, step: Step) -> Record | None:
+        """The record that holds for a step, if there is one."""
+        wanted = self._key(step) | self._depends_on(step) | {"round": step.round}
+        records: list[Record] = self.document["records"]
+        return next((record for record in records if wanted.items() <= record.items()), None)
 
-    def find(
-        self, measurement: str, server: str, contender: str, variant: Variant, round: int
-    ) -> Figures | None:
-        """The record of a round, if there is one."""
-        wanted = dict(zip(KEY, (measurement, server, contender, dict(variant), round), strict=True))
-        for record in self.document["records"]:
-            if {name: record[name] for name in KEY} == wanted:
-                found: Figures = record
-                return found
-        return None
+    def add(self, step: Step, figures: Figures, *, beside: str = "") -> None:
+        """Keep the figures of a step, in place of those that hold no more."""
+        key, depends_on = self._key(step), self._depends_on(step)
+        variants = step.measurement.variants(step.contender, step.scale)
 
-    def add(
-        self,
-        measurement: str,
-        server: str,
-        contender: str,
-        variant: Variant,
-        round: int,
-        figures: Figures,
-    ) -> None:
-        """Keep the figures of a round, in place of earlier ones."""
-        records = self.document["records"]
-        if (old := self.find(measurement, server, contender, variant, round)) is not None:
-            records.remove(old)
-        key = dict(zip(KEY, (measurement, server, contender, dict(variant), round), strict=True))
-        records.append(key | _finite(figures))
+        def stays(record: Record) -> bool:
+            if not (key | {"variant": record["variant"]}).items() <= record.items():
+                return True
+            if record["variant"] != dict(step.variant):
+                return record["variant"] in variants
+            return depends_on.items() <= record.items() and record["round"] != step.round
+
+        self.document["records"] = [r for r in self.document["records"] if stays(r)]
+        about = {"system": self._here.system, "commit": self._here.commit, "beside": beside}
+        self.document["records"].append(
+            key | {"round": step.round} | about | depends_on | _finite(figures)
+        )
         self.write()
+
+    def describe(self, contender: Contender, versions: dict[str, str]) -> None:
+        """Keep what a contender is, and the versions of its packages."""
+        self.document["contenders"][contender.name] = {
+            "title": contender.title,
+            "kind": contender.kind,
+            "settings": contender.settings,
+            "only": contender.only,
+            "because": contender.because,
+            "concurrency": contender.concurrency,
+            "worker": contender.worker,
+            "documentation": contender.documentation,
+            "versions": versions,
+        }
+
+    def seconds(self, step: Step) -> float:
+        """About how long a step takes: what it took last, on any machine, else what is usual."""
+        of_step = {"measurement": step.measurement.name, "contender": step.contender.name,
+                   "variant": dict(step.variant)}  # fmt: skip
+        for record in reversed(self.document["records"]):
+            if of_step.items() <= record.items():
+                return float(record["took"])
+        return step.usual_seconds
+
+    def _key(self, step: Step) -> Record:
+        return {
+            "measurement": step.measurement.name,
+            "machine": self._here.machine,
+            "server": step.server,
+            "contender": step.contender.name,
+            "scale": step.scale.part,
+            "variant": dict(step.variant),
+        }
+
+    def _depends_on(self, step: Step) -> Record:
+        binary = step.binary
+        if binary not in self._versions:
+            self._versions[binary] = version_of(binary)
+        depends_on = {"server_version": self._versions[binary]}
+        if step.contender.kind == "ours":
+            return depends_on | {"commit": self._here.commit}
+        return depends_on | {"packages": " ".join(step.contender.dependencies)}
 
     def write(self) -> None:
         """Write the file, in one piece."""

@@ -11,7 +11,7 @@ import random
 import time
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Orders, Stage
 from benchmarks.lab.verdict import Runs
 
@@ -79,5 +79,11 @@ def _judge(stage: Stage) -> Figures:
 
 
 MEASUREMENT = Measurement(
-    name="commit_crash", variants=variants, measure=measure, limit=300, rounds=1
+    name="commit_crash",
+    variants=variants,
+    measure=measure,
+    limit=300,
+    rounds=1,
+    seconds=30,
+    quick=Quick(part=0.3, seconds=15),
 )

@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Orders, Stage, StageError
 from benchmarks.lab.verdict import Runs, percentile
 from expirebridge import Bridge
@@ -149,4 +149,11 @@ class Ear(threading.Thread):
         return self._there
 
 
-MEASUREMENT = Measurement(name="commit_lag", variants=variants, measure=measure, limit=300)
+MEASUREMENT = Measurement(
+    name="commit_lag",
+    variants=variants,
+    measure=measure,
+    limit=300,
+    seconds=22,
+    quick=Quick(part=0.3, seconds=18),
+)

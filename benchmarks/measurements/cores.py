@@ -69,4 +69,10 @@ def _with_workers(contender: Contender, count: int) -> list[str]:
     return [f"{command} --workers {count}" for command in contender.worker]
 
 
-MEASUREMENT = Measurement(name="cores", variants=variants, measure=measure, limit=400)
+MEASUREMENT = Measurement(
+    name="cores",
+    variants=variants,
+    measure=measure,
+    limit=400,
+    seconds=28,
+)

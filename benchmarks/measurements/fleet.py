@@ -128,4 +128,11 @@ def _times(client: redis.Redis, name: str) -> Figures:
     return {f"{p:g}": verdict.percentile(taken, p) for p in PERCENTS}
 
 
-MEASUREMENT = Measurement(name="fleet", variants=variants, measure=measure, limit=900, rounds=1)
+MEASUREMENT = Measurement(
+    name="fleet",
+    variants=variants,
+    measure=measure,
+    limit=900,
+    rounds=1,
+    seconds=300,
+)

@@ -11,7 +11,7 @@ import time
 
 from benchmarks.lab import processes
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Load, Stage
 
 OWN_COMMANDS = 1
@@ -67,4 +67,12 @@ def _commands(stage: Stage) -> int:
     return int(stage.info("stats")["total_commands_processed"])
 
 
-MEASUREMENT = Measurement(name="idle", variants=variants, measure=measure, limit=900, rounds=1)
+MEASUREMENT = Measurement(
+    name="idle",
+    variants=variants,
+    measure=measure,
+    limit=900,
+    rounds=1,
+    seconds=100,
+    quick=Quick(part=0.1, seconds=25),
+)

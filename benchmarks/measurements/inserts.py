@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Orders, Stage
 
 TURNS = 5
@@ -57,4 +57,12 @@ def _medians(turns: list[dict[str, float]]) -> dict[str, float]:
     return {name: median(turn[name] for turn in turns) for name in turns[0]}
 
 
-MEASUREMENT = Measurement(name="inserts", variants=variants, measure=measure, limit=300, rounds=1)
+MEASUREMENT = Measurement(
+    name="inserts",
+    variants=variants,
+    measure=measure,
+    limit=300,
+    rounds=1,
+    seconds=15,
+    quick=Quick(part=0.3, seconds=8),
+)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Load, Stage
 from benchmarks.lab.verdict import Runs
 
@@ -100,4 +100,12 @@ def _judge(let_go: dict[int, float], runs: Runs) -> Figures:
     }
 
 
-MEASUREMENT = Measurement(name="keepalive", variants=variants, measure=measure, limit=400, rounds=1)
+MEASUREMENT = Measurement(
+    name="keepalive",
+    variants=variants,
+    measure=measure,
+    limit=400,
+    rounds=1,
+    seconds=110,
+    quick=Quick(part=0.2, seconds=30),
+)

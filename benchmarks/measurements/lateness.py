@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import LEAD, Stage
 
 PATIENCE = 30.0
@@ -54,4 +54,11 @@ def run_tasks(
     return figures
 
 
-MEASUREMENT = Measurement(name="lateness", variants=variants, measure=measure, limit=300)
+MEASUREMENT = Measurement(
+    name="lateness",
+    variants=variants,
+    measure=measure,
+    limit=300,
+    seconds=20,
+    quick=Quick(part=0.4, seconds=14),
+)

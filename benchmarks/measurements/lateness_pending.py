@@ -1,10 +1,10 @@
 """How late tasks begin while many others are pending, and what those cost the worker's memory.
 
-As in lateness.py, with 200,000 others that are due in a day or later (ours and the baseline: also
+As in lateness.py, with 200,000 others that are due in a day or later (all but peers: also
 1,000,000), which are made while the worker is up. Since that takes long, it is done once, and the
 1,000 tasks are made and run three times on the same server: each percentile is the median of the
 three, except the last, which is the highest. If any task did not run, it is left at that, for it
-would run among the next.
+would run among the next. In a quick run there are 20,000 others only, and the tasks run once.
 """
 
 import math
@@ -13,19 +13,22 @@ from collections.abc import Sequence
 
 from benchmarks.lab import processes
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Stage
 from benchmarks.measurements.lateness import run_tasks, tasks_of
 
-REPEATS = 3
 WORST = "100"
 
 
 def variants(contender: Contender, scale: Scale) -> list[Variant]:
     if not contender.runs_tasks:
         return []
-    pending = [200_000] if contender.kind == "peer" else [200_000, 1_000_000]
-    return [{"pending": scale(others)} | tasks_of(scale) for others in pending]
+    few = contender.kind == "peer" or scale.is_quick
+    repeats = {"repeats": 1 if scale.is_quick else 3}
+    return [
+        {"pending": scale(others)} | tasks_of(scale) | repeats
+        for others in ([200_000] if few else [200_000, 1_000_000])
+    ]
 
 
 def measure(case: Case) -> Figures:
@@ -41,7 +44,9 @@ def measure(case: Case) -> Figures:
             "worker_bytes": processes.memory(stage.worker_pids),
         }
         repeats: list[Figures] = []
-        while len(repeats) < REPEATS and not any(repeat["lost"] for repeat in repeats):
+        while len(repeats) < case.variant["repeats"] and not any(
+            repeat["lost"] for repeat in repeats
+        ):
             repeats.append(run_tasks(stage, case.variant))
     return figures | _summed_up(repeats)
 
@@ -61,5 +66,11 @@ def _summed_up(repeats: Sequence[Figures]) -> Figures:
 
 
 MEASUREMENT = Measurement(
-    name="lateness_pending", variants=variants, measure=measure, limit=900, rounds=1
+    name="lateness_pending",
+    variants=variants,
+    measure=measure,
+    limit=900,
+    rounds=1,
+    seconds=110,
+    quick=Quick(part=0.1, seconds=30),
 )

@@ -54,5 +54,10 @@ def _counts(stage: Stage) -> dict[str, int]:
 
 
 MEASUREMENT = Measurement(
-    name="ledger_idle", variants=variants, measure=measure, limit=180, rounds=1
+    name="ledger_idle",
+    variants=variants,
+    measure=measure,
+    limit=180,
+    rounds=1,
+    seconds=45,
 )

@@ -62,4 +62,10 @@ def _claims(stage: Stage) -> dict[str, int]:
     return total
 
 
-MEASUREMENT = Measurement(name="listeners", variants=variants, measure=measure, limit=400)
+MEASUREMENT = Measurement(
+    name="listeners",
+    variants=variants,
+    measure=measure,
+    limit=400,
+    seconds=27,
+)

@@ -9,7 +9,7 @@ append-only file, as it is before it is rewritten, and the files of a contender 
 """
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Stage
 
 WARM = 1000
@@ -45,4 +45,12 @@ def _on_disk(stage: Stage) -> int:
     return sum(f.stat().st_size for folder in folders for f in folder.rglob("*") if f.is_file())
 
 
-MEASUREMENT = Measurement(name="memory", variants=variants, measure=measure, limit=240, rounds=1)
+MEASUREMENT = Measurement(
+    name="memory",
+    variants=variants,
+    measure=measure,
+    limit=240,
+    rounds=1,
+    seconds=12,
+    quick=Quick(part=0.2, seconds=4),
+)

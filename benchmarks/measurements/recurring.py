@@ -77,4 +77,11 @@ def judge(runs: Runs, variant: Variant, first: int) -> Figures:
     }
 
 
-MEASUREMENT = Measurement(name="recurring", variants=variants, measure=measure, limit=420, rounds=1)
+MEASUREMENT = Measurement(
+    name="recurring",
+    variants=variants,
+    measure=measure,
+    limit=420,
+    rounds=1,
+    seconds=220,
+)

@@ -5,7 +5,7 @@ in bulk, 1,000 tasks are given at a time.
 """
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Load, Stage
 
 WARM = 200
@@ -30,4 +30,11 @@ def measure(case: Case) -> Figures:
     return figures
 
 
-MEASUREMENT = Measurement(name="schedule_rate", variants=variants, measure=measure, limit=180)
+MEASUREMENT = Measurement(
+    name="schedule_rate",
+    variants=variants,
+    measure=measure,
+    limit=180,
+    seconds=5,
+    quick=Quick(part=0.3, seconds=3),
+)

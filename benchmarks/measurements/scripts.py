@@ -81,4 +81,11 @@ def _script_names() -> dict[str, str]:
     return names
 
 
-MEASUREMENT = Measurement(name="scripts", variants=variants, measure=measure, limit=900, rounds=1)
+MEASUREMENT = Measurement(
+    name="scripts",
+    variants=variants,
+    measure=measure,
+    limit=900,
+    rounds=1,
+    seconds=80,
+)

@@ -120,4 +120,11 @@ def _ticks(stage: Stage) -> Counter[int]:
     return Counter({n: len(times) for n, times in began.items() if n >= TICKS})
 
 
-MEASUREMENT = Measurement(name="series", variants=variants, measure=measure, limit=1800, rounds=1)
+MEASUREMENT = Measurement(
+    name="series",
+    variants=variants,
+    measure=measure,
+    limit=900,
+    rounds=1,
+    seconds=300,
+)

@@ -9,7 +9,7 @@ import time
 
 from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Stage, sleep_until
 
 PATIENCE = 60.0
@@ -47,5 +47,11 @@ def measure(case: Case) -> Figures:
 
 
 MEASUREMENT = Measurement(
-    name="server_restart", variants=variants, measure=measure, limit=300, rounds=1
+    name="server_restart",
+    variants=variants,
+    measure=measure,
+    limit=300,
+    rounds=1,
+    seconds=40,
+    quick=Quick(part=0.4, seconds=35),
 )

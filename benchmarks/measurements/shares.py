@@ -49,4 +49,10 @@ def _start(stage: Stage, listeners: int) -> None:
     stage.rest()
 
 
-MEASUREMENT = Measurement(name="shares", variants=variants, measure=measure, limit=400)
+MEASUREMENT = Measurement(
+    name="shares",
+    variants=variants,
+    measure=measure,
+    limit=400,
+    seconds=40,
+)

@@ -8,7 +8,7 @@ A design in memory has a second process with a memory of its own; the tasks were
 """
 
 from benchmarks.lab.contender import Contender
-from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.measurement import Case, Figures, Measurement, Quick, Scale, Variant
 from benchmarks.lab.stage import Stage
 from benchmarks.lab.verdict import Runs
 from benchmarks.measurements.lateness import run_tasks, tasks_of
@@ -32,5 +32,11 @@ def measure(case: Case) -> Figures:
 
 
 MEASUREMENT = Measurement(
-    name="two_workers", variants=variants, measure=measure, limit=300, rounds=1
+    name="two_workers",
+    variants=variants,
+    measure=measure,
+    limit=300,
+    rounds=1,
+    seconds=40,
+    quick=Quick(part=0.4, seconds=22),
 )

@@ -1,14 +1,21 @@
 """The laboratory, on ours and the bare subscriber, at a size that takes seconds."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as laboratory
+from benchmarks.lab import environments
 from benchmarks.lab.contender import find_contenders
+from benchmarks.lab.machine import Here
 from benchmarks.lab.measurement import Case
+from benchmarks.lab.results import Results
 from benchmarks.measurements import (
     burst,
     commit_crash,
@@ -28,17 +35,25 @@ pytestmark = pytest.mark.rest
 POSTGRESQL_IS_HERE = binary_of(POSTGRESQL) is not None
 
 
-def lab(*options: str) -> str:
-    command = [sys.executable, "-m", "benchmarks", "--scale", "0.002", "--rounds", "1", *options]
+LAB = [sys.executable, "-m", "benchmarks", "--quick", "--beside", "tests", "--results"]
+
+
+def lab(file: Path, *options: str) -> str:
+    command = [*LAB, str(file), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+def measured(file: Path) -> list[tuple[str, str]]:
+    records = json.loads(file.read_text())["records"]
+    return [(record["measurement"], record["contender"]) for record in records]
+
+
 @pytest.mark.parametrize("name", ["expirebridge", "bare_subscriber"])
 def test_each_task_of_a_burst_is_accounted_for(name: str) -> None:
     contender = find_contenders()[name]
-    variant = {"tasks": 20, "handler": "async"}
+    variant = {"tasks": 20, "handler": "async", "patience": 60.0}
 
     figures = burst.measure(Case(contender=contender, binary=embedded_binary(), variant=variant))
 
@@ -60,16 +75,64 @@ def test_tasks_that_compute_are_run_by_all_workers() -> None:
 
 def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    options = ("--measure", "schedule_rate", "--results", str(file))
-    lab(*options, "--contenders", "expirebridge")
+    lab(file, "--measure", "schedule_rate", "--contenders", "expirebridge")
 
-    todo = lab(*options, "--contenders", "expirebridge", "server_set", "--list")
+    todo = lab(
+        file, "--measure", "schedule_rate", "--contenders", "expirebridge", "server_set", "--list"
+    )
 
     assert "SET ... PX" in todo
     assert "expirebridge" not in todo
     [record] = json.loads(file.read_text())["records"]
     assert record["single_per_second"] > 0
     assert record["bulk_per_second"] > 0
+    assert record["scale"] < 1
+
+
+def test_each_call_goes_on_with_the_next_measurement_and_tells_what_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    options = ("--next", "--measure", "schedule_rate", "memory", "--contenders", "server_script",
+               "server_set")  # fmt: skip
+
+    first = lab(file, *options)
+    assert measured(file) == [("schedule_rate", name) for name in ("server_script", "server_set")]
+    second = lab(file, *options)
+    third = lab(file, *options)
+
+    assert re.fullmatch(r"Steps left: 1 \(memory 1\), about \d+ minutes\.\n", first)
+    assert second == third == "Steps left: 0.\n"
+    assert measured(file)[2:] == [("memory", "server_set")]
+
+
+def test_a_run_that_is_killed_loses_one_step(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    options = ["--next", "--measure", "schedule_rate", "--contenders", "server_script",
+               "server_set"]  # fmt: skip
+    command = [*LAB, str(file), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as run:
+        assert run.stderr is not None
+        next(line for line in run.stderr if "per_second" in line)  # the first step is done
+        run.terminate()
+        run.communicate()
+    assert run.returncode == 128 + signal.SIGTERM
+    [kept] = measured(file)
+
+    assert lab(file, *options) == "Steps left: 0.\n"
+    assert measured(file)[0] == kept
+    assert len(measured(file)) == 2
+
+
+def test_a_contender_that_cannot_be_installed_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "FOLDER", tmp_path)
+    contender = replace(find_contenders()["arq"], dependencies=("./no-such-package",))
+    results = Results(tmp_path / "results.json", Here(machine="M", system="S", commit="abc"))
+
+    error = laboratory.prepare(contender, results)
+
+    assert error.startswith("its environment cannot be made: ")
+    assert "no-such-package" in error
 
 
 def ledger_case(**variant: object) -> Case:

@@ -6,6 +6,7 @@ from benchmarks import ledger_sections as sections
 from benchmarks.lab.records import Records
 
 LEDGER, PEER = "expirebridge with a ledger", "a peer"
+PLACE = {"server": "embedded", "server_version": "Valkey 9"}
 
 
 def records(
@@ -16,21 +17,20 @@ def records(
 ) -> Records:
     """Rounds of ours with these variants and figures, and a peer that could not be measured."""
     ours = [
-        {"measurement": measurement, "server": "embedded", "contender": "ledger", "round": number}
+        {"measurement": measurement, "contender": "ledger", "round": number}
+        | PLACE
         | {"variant": variant}
         | found
         for number in range(rounds)
         for variant, found in figures
     ]
-    failed = {"measurement": measurement, "server": "embedded", "contender": "peer", "round": 0}
+    failed = {"measurement": measurement, "contender": "peer", "round": 0} | PLACE
     failed |= {"variant": figures[0][0], "error": "no database"}
     return Records(
         {
-            "scale": 1.0,
-            "servers": {"embedded": "Valkey 9"},
             "contenders": {
-                "ledger": {"title": LEDGER, "kind": "ours", "settings": "defaults"},
-                "peer": {"title": PEER, "kind": "peer", "settings": "its own"},
+                "ledger": {"title": LEDGER, "kind": "ours", "settings": "defaults", "only": []},
+                "peer": {"title": PEER, "kind": "peer", "settings": "its own", "only": []},
             },
             "records": [*ours, *([] if alone else [failed])],
         }
