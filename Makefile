@@ -78,7 +78,7 @@ format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(LAB)/.made  ## expirebridge beside its peers: make bench ARGS="--scale 0.01 --measure burst"
+bench: $(LAB)/.made  ## expirebridge beside its peers: the next piece: make bench ARGS="--quick --next"
 	@$(LAB)/bin/python -m benchmarks $(ARGS)
 
 designs: $(VENV)/.demo  ## The designs that people choose from, live and side by side

@@ -155,9 +155,11 @@ def two_workers(records: Records) -> str:
 
 def settings(records: Records) -> str:
     """Each program, and how it is set up."""
+    shown_here = {name for _, measurements in BLANKS.values() for name in measurements}
     rows: Sequence[Sequence[str]] = [
         [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", shown.settings(about)]
         for name, about in records.contenders.items()
+        if not about["only"] or shown_here & set(about["only"])
     ]
     lines = [["", "settings"], ["---", "---"], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

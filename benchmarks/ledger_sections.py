@@ -170,7 +170,7 @@ def ledger_contenders(records: Records) -> str:
         if record["measurement"] in {"inserts", "commit_lag", "commit_crash"}
     }
     rows: list[Sequence[Any]] = [
-        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", shown.settings(about)]
+        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", about["settings"]]
         for name, about in records.contenders.items()
         if name in took_part
     ]
