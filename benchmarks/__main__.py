@@ -163,7 +163,7 @@ def prepare(contender: Contender, results: Results) -> str:
         environment.make()
         results.describe(contender, environment.versions())
     except (RuntimeError, OSError) as error:
-        return f"its environment cannot be made: {error}"
+        return f"its packages cannot be installed\n{error}"
     return ""
 
 

@@ -54,6 +54,8 @@ class Quick:
     """Of the full number of tasks."""
     seconds: float
     """About how long a step takes, until one was measured."""
+    longest_interval: float = 1.0
+    """Seconds. A contender that looks less often takes no part, for each step would wait for it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Runs measurements: every contender in turn, round after round, each with a limit in time."""
 
+import math
 import signal
 import time
 import traceback
@@ -56,13 +57,18 @@ def steps(
     """All that is to be done, in order. Of each round every contender is measured once, so that a
     slow hour of the machine is nobody's alone."""
     for measurement in measurements:
-        if quick and measurement.quick is None:
-            continue
-        scale = Scale(measurement.quick.part) if quick and measurement.quick else FULL
+        scale, longest_interval = FULL, math.inf
+        if quick:
+            if measurement.quick is None:
+                continue
+            scale = Scale(measurement.quick.part)
+            longest_interval = measurement.quick.longest_interval
         for server, binary in servers.items():
             for round in range(min(rounds, measurement.rounds or rounds)):
                 for contender in contenders:
                     if contender.only and measurement.name not in contender.only:
+                        continue
+                    if contender.interval > longest_interval:
                         continue
                     for variant in measurement.variants(contender, scale):
                         yield Step(

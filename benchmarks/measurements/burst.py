@@ -52,5 +52,5 @@ MEASUREMENT = Measurement(
     measure=measure,
     limit=600,
     seconds=35,
-    quick=Quick(part=0.3, seconds=15),
+    quick=Quick(part=0.3, seconds=17),
 )

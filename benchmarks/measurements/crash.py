@@ -9,7 +9,7 @@ after its due time the last one ended that did, with the second that it takes.
 
 The waiting ends a minute after the time in which the contender takes up the tasks of a dead worker,
 which is a default of its own (`redelivery` in its header), and the interval in which it looks; but
-after twelve minutes in any case. A quick run has 500 tasks over 10 s. It waits for 15 s, and before
+after twelve minutes in any case. A quick run has 400 tasks over 8 s. It waits for 10 s, and before
 that for those who take tasks up within a minute. Whoever was not waited for so long says it:
 `redelivery` is more than `patience` then, and those that are lost may only be late.
 """
@@ -23,7 +23,8 @@ from benchmarks.lab.stage import Stage, sleep_until
 WORK = 1.0
 MARGIN = 60.0
 LONGEST = 720.0
-QUICK_MARGIN, QUICK_LONGEST = 15.0, 60.0
+"""Seconds of waiting, so that a step is not longer than a piece."""
+QUICK_MARGIN, QUICK_LONGEST = 10.0, 60.0
 """Of a quick run."""
 
 
@@ -78,5 +79,5 @@ MEASUREMENT = Measurement(
     limit=900,
     rounds=1,
     seconds=120,
-    quick=Quick(part=0.25, seconds=45),
+    quick=Quick(part=0.2, seconds=40),
 )

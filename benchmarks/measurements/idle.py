@@ -74,5 +74,5 @@ MEASUREMENT = Measurement(
     limit=900,
     rounds=1,
     seconds=100,
-    quick=Quick(part=0.1, seconds=25),
+    quick=Quick(part=0.1, seconds=18),
 )

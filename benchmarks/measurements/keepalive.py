@@ -107,5 +107,5 @@ MEASUREMENT = Measurement(
     limit=400,
     rounds=1,
     seconds=110,
-    quick=Quick(part=0.2, seconds=30),
+    quick=Quick(part=0.1, seconds=22),
 )

@@ -60,5 +60,5 @@ MEASUREMENT = Measurement(
     measure=measure,
     limit=300,
     seconds=20,
-    quick=Quick(part=0.4, seconds=14),
+    quick=Quick(part=0.4, seconds=14, longest_interval=60),
 )

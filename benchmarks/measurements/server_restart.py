@@ -53,5 +53,5 @@ MEASUREMENT = Measurement(
     limit=300,
     rounds=1,
     seconds=40,
-    quick=Quick(part=0.4, seconds=35),
+    quick=Quick(part=0.4, seconds=38),
 )

@@ -131,7 +131,7 @@ def test_a_contender_that_cannot_be_installed_says_why(
 
     error = laboratory.prepare(contender, results)
 
-    assert error.startswith("its environment cannot be made: ")
+    assert error.startswith("its packages cannot be installed\n")
     assert "no-such-package" in error
 
 

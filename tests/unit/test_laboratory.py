@@ -119,6 +119,18 @@ def test_a_contender_is_measured_where_it_takes_part() -> None:
     assert {step.measurement.name for step in found} == set(wheel.only)
 
 
+def test_a_quick_run_waits_for_what_looks_once_a_minute_only_to_see_how_late_it_is() -> None:
+    measurements = [find_measurement(name) for name in MEASUREMENTS]
+    found = steps(
+        measurements,
+        {"embedded": Path()},
+        [find_contenders()["cron_scan_minute"]],
+        quick=True,
+        rounds=1,
+    )
+    assert {step.measurement.name for step in found} == {"lateness"}
+
+
 def test_cron_runs_at_full_intervals() -> None:
     quarter_past_nine = 1_800_000_900.0 - 1_800_000_900 % 3600 + 9 * 3600 + 900.5
 
