@@ -26,21 +26,31 @@ def draw(records: Records, folder: Path) -> None:
         return records.of(measurement).of_first_server()
 
     among, bursts = of("lateness_pending"), of("burst")
-    pending = [("nothing else pending", of("lateness").rows("lateness"))]
+    alone, rate, memory = of("lateness"), of("schedule_rate"), of("memory")
+    pending = [(_titled("nothing else pending", alone), alone.rows("lateness"))]
     pending += [
-        (f"{others:,} others pending", among.rows("lateness_pending", pending=others))
+        (
+            _titled(f"{others:,} others pending", among),
+            among.rows("lateness_pending", pending=others),
+        )
         for others in among.variants("lateness_pending", "pending")
     ]
     _draw_lateness([panel for panel in pending if panel[1]], folder / "lateness.svg")
-    rate = of("schedule_rate").rows("schedule_rate")
     [fewest, *_] = [*bursts.variants("burst", "tasks"), 0]
     burst = bursts.rows("burst", tasks=fewest)
     titled = [row.named(f"{row.title} ({row.variant['handler']})") for row in burst]
-    _draw_bars("tasks made in a second, one call each", rate, "single_per_second",
-               folder / "schedule_rate.svg")  # fmt: skip
-    _draw_bars("tasks of a burst run in a second", titled, "per_second", folder / "burst.svg")
-    _draw_bars("bytes of the server's memory per pending task", of("memory").rows("memory"),
-               "bytes_per_task", folder / "memory.svg")  # fmt: skip
+    for words, part, rows, name, file in (
+        ("tasks made in a second, one call each", rate, rate.rows("schedule_rate"),
+         "single_per_second", "schedule_rate"),
+        ("tasks of a burst run in a second", bursts, titled, "per_second", "burst"),
+        ("bytes of the server's memory per pending task", memory, memory.rows("memory"),
+         "bytes_per_task", "memory"),
+    ):  # fmt: skip
+        _draw_bars(_titled(words, part), rows, name, folder / f"{file}.svg")
+
+
+def _titled(words: str, records: Records) -> str:
+    return f"{words} (quick)" if records.is_quick else words
 
 
 def _draw_lateness(panels: Sequence[tuple[str, Sequence[Row]]], file: Path) -> None:

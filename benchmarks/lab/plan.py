@@ -82,15 +82,21 @@ def steps(
                         )
 
 
-def run(step: Step) -> Figures:
-    """Measure. What goes wrong becomes `error` in the figures: the others are still measured."""
+def run(step: Step, *, within: float = math.inf) -> Figures | None:
+    """Measure; None if it may take longer than `within` seconds, and does.
+
+    What goes wrong becomes `error` in the figures: the others are still measured.
+    """
     began = time.time()
+    limit = step.measurement.limit
     case = Case(contender=step.contender, binary=step.binary, variant=step.variant)
     try:
-        with _limited(step.measurement.limit):
+        with _limited(min(limit, within)):
             figures = step.measurement.measure(case)
     except TimeLimitExceeded:
-        figures = {"error": f"not done within {step.measurement.limit:g} s"}
+        if within < limit:
+            return None
+        figures = {"error": f"not done within {limit:g} s"}
     except Exception as error:
         figures = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()}
     return figures | {"began": round(began), "took": time.time() - began}

@@ -17,8 +17,8 @@ from benchmarks.kit.cron import next_run
 from benchmarks.lab import strays
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.machine import Here, measured_commit
-from benchmarks.lab.measurement import PIECE, Scale
-from benchmarks.lab.plan import Step, steps
+from benchmarks.lab.measurement import PIECE, Case, Figures, Measurement, Scale
+from benchmarks.lab.plan import Step, run, steps
 from benchmarks.lab.records import Records
 from benchmarks.lab.results import Results
 from benchmarks.lab.verdict import Dues, Runs, Verdict, lateness, percentile
@@ -148,9 +148,10 @@ def results(file: Path, *, machine: str = "M", commit: str = "abc") -> Results:
     return Results(file, Here(machine=machine, system="Linux 6, Python 3", commit=commit))
 
 
-def step(name: str, *, measurement: str = "memory", **changes: Any) -> Step:
+def step(name: str, *, measurement: str | Measurement = "memory", **changes: Any) -> Step:
     """A step of a quick run, on a server that says its version."""
-    found, contender = find_measurement(measurement), find_contenders()[name]
+    found = find_measurement(measurement) if isinstance(measurement, str) else measurement
+    contender = find_contenders()[name]
     assert found.quick is not None
     scale = Scale(found.quick.part)
     of_step = Step(
@@ -206,6 +207,23 @@ def test_a_step_takes_what_it_took_before_on_any_machine(tmp_path: Path) -> None
     results(file, machine="N").add(step("arq"), {"took": 7.5})
 
     assert results(file).seconds(step("arq")) == 7.5
+
+
+def test_a_step_that_has_less_time_than_its_limit_is_left_to_the_next_call() -> None:
+    started: list[Case] = []
+
+    def measure(case: Case) -> Figures:
+        started.append(case)
+        signal.pause()
+        raise AssertionError
+
+    asleep = replace(find_measurement("memory"), measure=measure, limit=0.2)
+    assert run(step("arq", measurement=asleep), within=0.1) is None
+    figures = run(step("arq", measurement=asleep))
+
+    assert figures is not None
+    assert figures["error"] == "not done within 0.2 s"
+    assert len(started) == 2
 
 
 @pytest.mark.parametrize("name", MEASUREMENTS)
