@@ -81,8 +81,9 @@ def find_measurement(name: str) -> Measurement:
 
 def main() -> int:
     """Measure what is asked for and not there yet; 1 if anything could not be measured."""
-    # A polite end, so that all that was started here is stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A polite end, so that all that was started here is stopped, in a shell's background too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     contenders, servers = find_contenders(), machine.find_servers()
     options = read_options(contenders, servers)
     results = Results(options.results, machine.Here.find())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONCURRENCY = 100
 """Tasks that a worker may run at a time, where a contender can be told."""
 READY_LIMIT = 60.0
-REST_LIMIT = 300.0
+REST_LIMIT = 120.0
 REST = 0.08
 """Of a core: server and worker that use less, for two seconds in a row, are at rest."""
 STOP_LIMIT = 10.0
