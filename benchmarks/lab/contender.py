@@ -39,7 +39,11 @@ class Contender:
     runs_in_driver: bool
     """Whether tasks run in the process that makes them."""
     place: str
-    """Where pending tasks are: `server`, `file` or `worker`, through which they are made then."""
+    """Where pending tasks are: `server`, `database`, `file` or `worker`, through which they are
+    made then."""
+    server: str
+    """The command of a server of its own, if its tasks are in neither Redis nor a database: then
+    `{port}` is its port, and it must listen on it. Runs in the folder of the measurement."""
     interval: float
     """Seconds from one look for due tasks to the next, where this is a setting: waits are longer by
     that."""
@@ -101,6 +105,7 @@ class Contender:
             environment=lab.get("environment", "own"),
             runs_in_driver=lab.get("runs_in_driver", False),
             place=lab.get("place", "server"),
+            server=lab.get("server", ""),
             interval=lab.get("interval", 0),
             keepalive=lab.get("keepalive", False),
             databases=tuple(lab.get("databases", ())),

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -19,7 +20,7 @@ from benchmarks.lab import processes
 from benchmarks.lab.contender import FOLDER, Contender
 from benchmarks.lab.environments import Environment
 from benchmarks.lab.verdict import Dues, Runs, Verdict
-from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 
 if TYPE_CHECKING:
     from benchmarks.lab.database import Database
@@ -69,6 +70,8 @@ class Stage:
     ) -> None:
         self.contender = contender
         self.server = EmbeddedServer(binary=binary, options=options)
+        self._port = free_port() if contender.server else self.server.port
+        self._own_server: subprocess.Popen[bytes] | None = None
         self._environment = Environment(contender)
         self._worker = contender.worker if worker is None else tuple(worker)
         self._handler = handler
@@ -99,6 +102,9 @@ class Stage:
                 from benchmarks.lab.database import Database  # noqa: PLC0415
 
                 self._database = stack.enter_context(Database(self._database_name, self.folder))
+            if self.contender.server:
+                stack.callback(self._stop_own_server)
+                self._start_own_server()
             stack.callback(self._stop)
             for command in self.contender.prepare:
                 self.call(command)
@@ -175,14 +181,33 @@ class Stage:
 
     @property
     def server_pids(self) -> list[int]:
-        """The server's process."""
+        """The process of the server that has the tasks; PostgreSQL has others below it."""
+        if self._own_server is not None:
+            return [self._own_server.pid]
+        if self.contender.place == "database":
+            return self.database.pids
         return [self.server.pid] if self.server.pid else []
+
+    def _start_own_server(self) -> None:
+        """Start the contender's own server, and wait until it listens."""
+        self._own_server = self._launch(self.contender.server)
+        if not self.wait_until(self._listens, limit=READY_LIMIT, every=0.05):
+            raise StageError(f"its own server does not listen:\n{self.last_words()}")
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((HOST, self._port)) == 0
+
+    def _stop_own_server(self) -> None:
+        if self._own_server is not None:
+            self._own_server.kill()
+            self._own_server.wait()
 
     def _launch(self, command: str, *, copy: int = 0, **pipes: int) -> subprocess.Popen[bytes]:
         contender = self.contender
         names = {
             "url": self.server.url,
-            "port": str(self.server.port),
+            "port": str(self._port),
             "module": contender.module,
             "file": str(contender.file),
             "here": str(FOLDER),
@@ -192,7 +217,7 @@ class Stage:
         }
         words = [word.format_map(names) for word in command.split()]
         variables = {
-            "LAB_PORT": str(self.server.port),
+            "LAB_PORT": str(self._port),
             "LAB_JOURNAL": str(self.journal),
             "LAB_WORK": str(self._work),
             "LAB_LOOPS": str(self._loops),

@@ -92,7 +92,7 @@ def test_each_contender_says_what_it_is(contender: Contender) -> None:
     assert contender.runs_tasks or contender.kind == "limit"
     assert set(contender.handlers) <= {"async", "plain"}
     assert (contender.environment == "lab") == (contender.kind != "peer")
-    assert contender.place in {"server", "file", "worker"}
+    assert contender.place in {"server", "database", "file", "worker"}
     assert set(contender.only) <= set(MEASUREMENTS)
     assert bool(contender.only) == bool(contender.because)
     if contender.kind == "peer":
