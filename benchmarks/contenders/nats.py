@@ -14,8 +14,8 @@
 #   retention of a work queue, a schedule for each task; in bulk, 1,000 are published, and then \
 #   their acknowledgements awaited"""
 # redelivery = 30 # ack_wait
-# # Not in `memory`: that counts what Redis allocates, and this server is another one, in Go.
 # only = ["schedule_rate", "lateness", "lateness_pending", "burst", "crash"]
+# because = "Redis's memory is counted, and its tasks are elsewhere"
 # documentation = [
 #   "https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-51.md",
 #   "https://docs.nats.io/nats-concepts/jetstream",
