@@ -66,9 +66,12 @@ def rounds(row: Row) -> str:
 
 
 def measured(*parts: Records) -> str:
-    """A line below a table: where, when and of which code its parts were measured."""
-    return "\n".join(
-        f"*Measured: {words}.*" for words in dict.fromkeys(part.where() for part in parts)
+    """The lines below a table: where, when and of which code its parts were measured."""
+    places = {part.where() for part in parts}
+    if len(places) == 1:
+        return f"*Measured: {places.pop()}.*"
+    return "\n\n".join(
+        f"*Measured ({part.records[0]['measurement']}): {part.where()}.*" for part in parts
     )
 
 

@@ -26,7 +26,7 @@ def variants(contender: Contender, scale: Scale) -> list[Variant]:
     few = contender.kind == "peer" or scale.is_quick
     repeats = {"repeats": 1 if scale.is_quick else 3}
     return [
-        {"pending": scale(others)} | tasks_of(scale) | repeats
+        {"pending": scale(others)} | tasks_of(scale, contender.interval) | repeats
         for others in ([200_000] if few else [200_000, 1_000_000])
     ]
 
