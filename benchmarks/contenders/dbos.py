@@ -14,7 +14,7 @@
 # settings = """\
 #   a queue looked at every 0.25 s: each look takes no more than worker_concurrency allows, which \
 #   would be 100 tasks a second at the default of 1 s; what is delayed comes into the queue every \
-#   second, which cannot be set"""
+#   second, which cannot be set; PostgreSQL has its defaults: each commit waits for the disk"""
 # redelivery = 1 # when a process with the same executor_id starts
 # only = ["schedule_rate", "lateness", "lateness_pending", "burst", "crash"]
 # because = "Redis's memory is counted, and its tasks are elsewhere"
