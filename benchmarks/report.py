@@ -83,7 +83,7 @@ def contenders(records: Records) -> str:
 
 
 def _packages(name: str) -> set[str]:
-    return {name, f"py{name}", name.partition("_")[0]}
+    return {name, f"py{name}", f"{name}-server-bin", name.partition("_")[0]}
 
 
 def lateness(records: Records) -> str:
