@@ -128,7 +128,7 @@ class Relay:
         yield "number taken"
         if number is None:
             return INTERRUPTED
-        page = self._relay_store.page(calls.MAX_ROWS)
+        page = self._relay_store.page()
         yield "page read"
         sent, refused = self._read(page)
         results = self._store().run(

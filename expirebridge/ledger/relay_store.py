@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     Connection,
+    Select,
     Text,
     bindparam,
     case,
@@ -31,7 +32,7 @@ from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import VERSION, Tables
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.row_state import DesiredState, RowState, RowVersion, Status, SyncState
-from expirebridge.store.commands.ledger import MAX_ROWS
+from expirebridge.store.commands import ledger as calls
 
 MAX_SORTED: Final = 1000
 """Rows that are sorted into partitions at once."""
@@ -77,6 +78,10 @@ class RelayStore:
         self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
         self._unsorted: list[Slot] = [None] if layout.count > 1 else []
         self._waiting = BacklogQuery(made.task, name)
+        # Building these takes longer than PostgreSQL needs to answer them.
+        self._read_own = self._state_query(self._slots).where(*self._our_pass)
+        self._read_each = self._state_query([passes.partition]).where(passes.ledger == name)
+        self._page = self._waiting.page(calls.MAX_ROWS, self._slots)
         named = {
             column: bindparam(f"b_{column}", type_=made.task.c[column].type)
             for column in _WRITTEN_BACK
@@ -87,45 +92,32 @@ class RelayStore:
             .values(**named, stamp=bindparam("b_number"), modified=NowMs())
         )
 
+    def _state_query(self, slots: Sequence[Slot]) -> Select[Any]:
+        """The relay's state in the partitions of these slots."""
+        passes = self._passes.c
+        relays, rebuilds, new, lost = (
+            self._waiting.any(some, todo)
+            for some in (slots, self._unsorted)
+            for todo in (SyncState.RELAY, SyncState.REBUILD)
+        )
+        return select(
+            passes.partition, passes.number, passes.stamp, passes.nonce,
+            relays.label("relays"), rebuilds.label("rebuilds"), new.label("new"),
+            lost.label("lost"), self._version.label("version"),
+        )  # fmt: skip
+
     def read(self) -> RelayState | None:
         """Read the relay's state; None before the first batch.
 
         Raises LedgerUnsuitable for tables that are missing, older or newer: each batch begins here.
         """
-        passes = self._passes.c
-        query = select(
-            passes.number, passes.stamp, passes.nonce, self._version,
-            *(
-                self._waiting.any(slots, todo)
-                for slots in (self._slots, self._unsorted)
-                for todo in (SyncState.RELAY, SyncState.REBUILD)
-            ),
-        ).where(*self._our_pass)  # fmt: skip
-        with self.engine.connect() as connection:
-            found = connection.execute(query).first()
-            if found is None or found[3] != VERSION:
-                find(connection, self._made)
-        if found is None:
-            return None
-        number, stamp, nonce, _, relays, rebuilds, new, lost = found
-        return RelayState(
-            number, stamp, nonce, waiting=bool(relays or rebuilds),
-            rebuilding=bool(rebuilds or lost), unsorted=bool(new or lost),
-        )  # fmt: skip
+        return self._read(self._read_own).get(self.partition)
 
     def read_all(self) -> dict[int, RelayState]:
         """Read that of each partition that has relayed a batch, where there are several."""
-        passes = self._passes.c
-        relays, rebuilds, new, lost = (
-            self._waiting.any(slots, todo)
-            for slots in ([passes.partition], self._unsorted)
-            for todo in (SyncState.RELAY, SyncState.REBUILD)
-        )
-        query = select(
-            passes.partition, passes.number, passes.stamp, passes.nonce,
-            relays.label("relays"), rebuilds.label("rebuilds"), new.label("new"),
-            lost.label("lost"), self._version.label("version"),
-        ).where(passes.ledger == self.name)  # fmt: skip
+        return self._read(self._read_each)
+
+    def _read(self, query: Select[Any]) -> dict[int, RelayState]:
         with self.engine.connect() as connection:
             rows = connection.execute(query).all()
             if not rows or rows[0].version != VERSION:
@@ -223,10 +215,10 @@ class RelayStore:
                     update(self._task).where(*nobodys, task.id.in_(own)).values(slot=number)
                 )
 
-    def page(self, most: int = MAX_ROWS) -> RowBatch:
+    def page(self) -> RowBatch:
         """Read rows to relay: new ones first, then lost ones, of these the ended ones first."""
         with self.engine.connect() as connection:
-            rows = connection.execute(self._waiting.page(most, self._slots)).all()
+            rows = connection.execute(self._page).all()
             return RowBatch(rows, connection.scalar(select(NowMs())) or 0)
 
     def finish_batch(self, number: int, results: Iterable[RowResult]) -> bool:

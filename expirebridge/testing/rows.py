@@ -33,7 +33,7 @@ from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import producing
-from expirebridge.store.commands.ledger import MAX_ROWS, read_ledger
+from expirebridge.store.commands.ledger import read_ledger
 from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
 
@@ -240,9 +240,9 @@ class _NotingRelayStore(RelayStore):
 
     noted: set[str]
 
-    def page(self, most: int = MAX_ROWS) -> RowBatch:
+    def page(self) -> RowBatch:
         """Rows to be carried."""
-        page = super().page(most)
+        page = super().page()
         self.noted |= {row.id for row in page.rows}
         return page
 

@@ -60,8 +60,8 @@ class Watched(RelayStore):
 
     taken: tuple[str, ...] = ()
 
-    def page(self, most: int = ledger_calls.MAX_ROWS) -> RowBatch:
-        page = super().page(most)
+    def page(self) -> RowBatch:
+        page = super().page()
         self.taken = tuple(row.id for row in page.rows)
         return page
 
