@@ -34,11 +34,13 @@ Slot = ColumnElement[int] | int | None
 class BacklogQuery:
     """The queries for the rows of one ledger that wait."""
 
-    def __init__(self, task: Table, ledger: str) -> None:
+    def __init__(self, task: Table, ledger: str | ColumnElement[str]) -> None:
         self._task = task
         self._ledger = ledger
 
-    def first(self, most: int, *columns: Any, slot: Slot, todo: SyncState) -> Select[Any]:
+    def first(
+        self, most: ColumnElement[int], *columns: Any, slot: Slot, todo: SyncState
+    ) -> Select[Any]:
         """So many rows of one stretch: new ones as they came, lost ones that ended first."""
         row = self._task.c
         order = _Forwards if todo is SyncState.RELAY else _Backwards
@@ -54,7 +56,7 @@ class BacklogQuery:
                 _IsInIndex(row.todo),
             )
             .order_by(order(row.slot, row.status))
-            .limit(constant(most))
+            .limit(most)
         )
 
     def all(self, *columns: Any, todo: SyncState) -> Select[Any]:
@@ -72,12 +74,14 @@ class BacklogQuery:
     def any(self, slots: Sequence[Slot], todo: SyncState) -> ColumnElement[bool]:
         """A condition: there is such a row. It reads the index once for each slot."""
         looks = (
-            self.first(1, constant(1), slot=slot, todo=todo).scalar_subquery().is_not(None)
+            self.first(constant(1), constant(1), slot=slot, todo=todo)
+            .scalar_subquery()
+            .is_not(None)
             for slot in slots
         )
         return or_(false(), *looks)
 
-    def page(self, most: int, slots: Sequence[Slot]) -> Select[Any]:
+    def page(self, most: ColumnElement[int], slots: Sequence[Slot]) -> Select[Any]:
         """So many rows: new ones first, then of what is rebuilt those that ended."""
         stretches = [
             select(self.first(most, self._task, slot=slot, todo=todo).subquery())
@@ -86,7 +90,7 @@ class BacklogQuery:
         ]
         found = union_all(*stretches).subquery()
         order = found.c.todo, found.c.status.desc()
-        return select(found).order_by(*order).limit(constant(most))
+        return select(found).order_by(*order).limit(most)
 
 
 class _IsInIndex(FunctionElement[Any]):

@@ -5,30 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    BindParameter,
-    Connection,
-    Select,
-    Text,
-    bindparam,
-    case,
-    delete,
-    func,
-    insert,
-    null,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.addresses import identity_of
-from expirebridge.ledger.backlog_query import BacklogQuery, Slot
 from expirebridge.ledger.engine import Transactions
+from expirebridge.ledger.relay_statements import relay_statements
 from expirebridge.ledger.relay_values import REFUSED, RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.schema import find
-from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import VERSION, Tables
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.row_state import DesiredState, RowState, RowVersion, Status, SyncState
@@ -40,12 +24,6 @@ RESTORED: Final = 1_000_000
 """By so much revisions go up of which a restored database may have lost some."""
 ONE: Final = PartitionLayout("")
 """One partition."""
-
-_WRITTEN_BACK: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
-"""The columns that a write-back sets."""
-
-_due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
-_message: BindParameter[str | None] = bindparam("b_message", type_=Text)
 
 
 class RelayStore:
@@ -69,66 +47,30 @@ class RelayStore:
         self.partition = partition
         self.layout = layout
         self._made, self._task, self._passes = made, made.task, made.passes
-        self._version = select(func.max(made.schema.c.version)).scalar_subquery()
-        task, passes = made.task.c, made.passes.c
+        passes = made.passes.c
         self._our_pass = (passes.ledger == name, passes.partition == partition)
-        own, nobody = task.slot == partition, task.slot.is_(None)
-        # Of one partition, rows need not be sorted first.
-        self._ours = (task.ledger == name, or_(nobody, own) if layout.count == 1 else own)
-        self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
-        self._unsorted: list[Slot] = [None] if layout.count > 1 else []
-        self._waiting = BacklogQuery(made.task, name)
-        # Building these takes longer than PostgreSQL needs to answer them.
-        self._read_own = self._state_query(self._slots).where(*self._our_pass)
-        self._read_each = self._state_query([passes.partition]).where(passes.ledger == name)
-        self._page = self._waiting.page(calls.MAX_ROWS, self._slots)
-        named = {
-            column: bindparam(f"b_{column}", type_=made.task.c[column].type)
-            for column in _WRITTEN_BACK
-        }
-        self._write_back = (
-            update(made.task)
-            .where(task.ledger == self.name, task.id == bindparam("b_id"))
-            .values(**named, stamp=bindparam("b_number"), modified=NowMs())
-        )
-
-    def _state_query(self, slots: Sequence[Slot]) -> Select[Any]:
-        """The relay's state in the partitions of these slots."""
-        passes = self._passes.c
-        relays, rebuilds, new, lost = (
-            self._waiting.any(some, todo)
-            for some in (slots, self._unsorted)
-            for todo in (SyncState.RELAY, SyncState.REBUILD)
-        )
-        return select(
-            passes.partition, passes.number, passes.stamp, passes.nonce,
-            relays.label("relays"), rebuilds.label("rebuilds"), new.label("new"),
-            lost.label("lost"), self._version.label("version"),
-        )  # fmt: skip
+        self._statements = relay_statements(made, is_single=layout.count == 1)
+        self._own = {"b_ledger": name, "b_slot": partition}
+        """The parameters of each statement."""
 
     def read(self) -> RelayState | None:
         """Read the relay's state; None before the first batch.
 
         Raises LedgerUnsuitable for tables that are missing, older or newer: each batch begins here.
         """
-        return self._read(self._read_own).get(self.partition)
+        with self.engine.connect() as connection:
+            found = connection.execute(self._statements.read, self._own).first()
+            if found is None or found.version != VERSION:
+                find(connection, self._made)
+        return None if found is None else _state_of(found)
 
     def read_all(self) -> dict[int, RelayState]:
         """Read that of each partition that has relayed a batch, where there are several."""
-        return self._read(self._read_each)
-
-    def _read(self, query: Select[Any]) -> dict[int, RelayState]:
         with self.engine.connect() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(self._statements.read_all, self._own).all()
             if not rows or rows[0].version != VERSION:
                 find(connection, self._made)
-        return {
-            row.partition: RelayState(
-                row.number, row.stamp, row.nonce, waiting=bool(row.relays or row.rebuilds),
-                rebuilding=bool(row.rebuilds or row.lost), unsorted=bool(row.new or row.lost),
-            )
-            for row in rows
-        }  # fmt: skip
+        return {row.partition: _state_of(row) for row in rows}
 
     def begin(self, nonce: str, met: str) -> None:
         """Start the numbers of batches at 0, unless that was done before."""
@@ -170,22 +112,16 @@ class RelayStore:
 
         `seen` is the number of the last pass that the server has seen: what it lost is marked.
         """
-        passes, task = self._passes.c, self._task.c
+        statements = self._statements
         with self.engine.begin() as connection:
             taken = connection.execute(
-                update(self._passes)
-                .where(*self._our_pass, passes.number == expected.number)
-                .values(number=expected.number + 1)
+                statements.take, {**self._own, "b_expected": expected.number}
             )
             if not taken.rowcount:
                 return None
-            stamp = connection.scalar(select(passes.stamp).where(*self._our_pass)) or 0
+            stamp = connection.scalar(statements.stamp, self._own) or 0
             if seen < stamp:
-                connection.execute(
-                    update(self._task)
-                    .where(*self._ours, task.stamp > seen)
-                    .values(todo=SyncState.REBUILD)
-                )
+                connection.execute(statements.mark_lost, {**self._own, "b_seen": seen})
         return expected.number + 1
 
     def fence(self, seen: int) -> None:
@@ -204,59 +140,31 @@ class RelayStore:
 
     def sort(self, most: int = MAX_SORTED) -> None:
         """Write into rows that wait to which partition they belong."""
-        task = self._task.c
-        nobodys = (task.ledger == self.name, task.slot.is_(None))
+        limit = {**self._own, "b_most": most}
         with self.engine.begin() as connection:
             ids: dict[int, list[str]] = {}
-            for row in connection.execute(self._waiting.page(most, self._unsorted)):
+            for row in connection.execute(self._statements.unsorted, limit):
                 ids.setdefault(self.layout.partition_of(row.id), []).append(row.id)
             for number, own in sorted(ids.items()):
-                connection.execute(
-                    update(self._task).where(*nobodys, task.id.in_(own)).values(slot=number)
-                )
+                values = {"b_ledger": self.name, "b_slot": number, "b_ids": own}
+                connection.execute(self._statements.sort, values)
 
     def page(self) -> RowBatch:
         """Read rows to relay: new ones first, then lost ones, of these the ended ones first."""
+        limit = {**self._own, "b_most": calls.MAX_ROWS}
         with self.engine.connect() as connection:
-            rows = connection.execute(self._page).all()
-            return RowBatch(rows, connection.scalar(select(NowMs())) or 0)
+            rows = connection.execute(self._statements.page, limit).all()
+        return RowBatch(rows, rows[0].now if rows else 0)
 
     def finish_batch(self, number: int, results: Iterable[RowResult]) -> bool:
         """Stamp relayed rows that have not changed; False if another number was taken since."""
-        task = self._task
-        values = [self._stamped(each) for each in results]
-        planned = func.coalesce(task.c.at_ms, task.c.written + task.c.delay_ms)
-        statement = update(task).where(
-            task.c.ledger == self.name,
-            task.c.id == bindparam("b_id"),
-            task.c.generation == bindparam("b_generation"),
-            task.c.revision == bindparam("b_revision"),
-            task.c.status == bindparam("b_status"),
-        ).values(
-            todo=SyncState.NOTHING, stamp=number, slot=self.partition,
-            due=func.coalesce(_due, task.c.due, planned),
-            status=bindparam("b_becomes"),
-            message=func.coalesce(_message, task.c.message),
-            modified=case((_message.is_not(None), NowMs()), else_=task.c.modified),  # refused
-        )  # fmt: skip
+        values = [{**self._own, "b_number": number, **_stamped(each)} for each in results]
         with self.engine.begin() as connection:
             if not self._is_last(connection, number, stamps=bool(values)):
                 return False
             if values:
-                connection.execute(statement, values)
+                connection.execute(self._statements.finish, values)
         return True
-
-    def _stamped(self, result: RowResult) -> dict[str, Any]:
-        row, due, refusal = result
-        return {
-            "b_id": row.id,
-            "b_generation": row.generation,
-            "b_revision": row.revision,
-            "b_status": row.status,
-            "b_due": due,
-            "b_becomes": row.status if refusal is None else Status.FAILED,
-            "b_message": None if refusal is None else f"{REFUSED}{refusal}",
-        }
 
     def write_back(
         self, number: int, changes: Iterable[StatusUpdate], lost: Sequence[str] = ()
@@ -267,39 +175,25 @@ class RelayStore:
         ended otherwise than its task is relayed again: the row counts. The server has no records
         of the ids in `lost`: those rows are relayed again.
         """
-        task, by_id = self._task, {change.id: change for change in changes}
+        statements, by_id = self._statements, {change.id: change for change in changes}
         with self.engine.begin() as connection:
             if not self._is_last(connection, number, stamps=bool(by_id)):
                 return False
             written, again = self._decide(connection, by_id)
             if written:
-                connection.execute(
-                    self._write_back, [{"b_number": number, **row} for row in written]
-                )
+                same = {"b_ledger": self.name, "b_number": number}
+                connection.execute(statements.write_back, [same | row for row in written])
             if again := [*again, *lost]:
-                connection.execute(
-                    update(task)
-                    .where(
-                        task.c.ledger == self.name, task.c.id.in_(again),
-                        task.c.todo == SyncState.NOTHING,
-                    )
-                    .values(todo=SyncState.RELAY)
-                )  # fmt: skip
+                connection.execute(statements.relay_again, {**self._own, "b_ids": again})
         return True
 
     def _decide(
         self, connection: Connection, changes: Mapping[str, StatusUpdate]
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the columns to write, and the rows to relay again. The rows stay locked."""
-        task = self._task.c
-        query = (
-            select(task.id, task.generation, task.revision, task.status, task.wanted, task.due)
-            .where(task.ledger == self.name, task.id.in_(list(changes)))
-            .order_by(task.id)
-            .with_for_update()
-        )
         written, again = [], []
-        for row in connection.execute(query) if changes else ():
+        ids = {**self._own, "b_ids": list(changes)}
+        for row in connection.execute(self._statements.rows_to_write, ids) if changes else ():
             change = changes[row.id]
             match what_comes_of(row, change):
                 case "written":
@@ -310,26 +204,20 @@ class RelayStore:
 
     def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:
         """True if this number is the last one taken; none is taken until this transaction ends."""
-        values: Mapping[str, Any] = {"stamp": number} if stamps else {"number": number}
-        held = connection.execute(
-            update(self._passes)
-            .where(*self._our_pass, self._passes.c.number == number)
-            .values(values)
-        )
-        return bool(held.rowcount)
+        held = self._statements.hold_to_stamp if stamps else self._statements.hold
+        return bool(connection.execute(held, {**self._own, "b_number": number}).rowcount)
 
     def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
         """Return the states of the rows of these tasks; those without a row are left out."""
-        task = self._task.c
-        query = select(
-            task.id, task.generation, task.revision, task.status, task.wanted, task.message
-        ).where(task.ledger == self.name, task.id.in_(list(ids)))
+        asked = {**self._own, "b_ids": list(ids)}
         with self.engine.connect() as connection:
             return {
                 id: RowState(
                     RowVersion(generation, revision), Status(status), DesiredState(wanted), message
                 )
-                for id, generation, revision, status, wanted, message in connection.execute(query)
+                for id, generation, revision, status, wanted, message in connection.execute(
+                    self._statements.ask, asked
+                )
             }
 
     def recall(self, ids: Iterable[str]) -> None:
@@ -374,6 +262,26 @@ class RelayStore:
                     passes.ledger == self.name, passes.partition >= self.layout.count
                 )
             )
+
+
+def _state_of(row: Row[Any]) -> RelayState:
+    return RelayState(
+        row.number, row.stamp, row.nonce, waiting=bool(row.relays or row.rebuilds),
+        rebuilding=bool(row.rebuilds or row.lost), unsorted=bool(row.new or row.lost),
+    )  # fmt: skip
+
+
+def _stamped(result: RowResult) -> dict[str, Any]:
+    row, due, refusal = result
+    return {
+        "b_id": row.id,
+        "b_generation": row.generation,
+        "b_revision": row.revision,
+        "b_status": row.status,
+        "b_due": due,
+        "b_becomes": row.status if refusal is None else Status.FAILED,
+        "b_message": None if refusal is None else f"{REFUSED}{refusal}",
+    }
 
 
 def what_comes_of(row: Any, change: StatusUpdate) -> str:

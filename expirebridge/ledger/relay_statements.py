@@ -1,0 +1,175 @@
+"""The relay's statements, built once: to build one costs more than to send it.
+
+Parameters: `b_ledger`; `b_slot`, the partition; and what each method of `RelayStore` adds.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ClauseElement,
+    ColumnElement,
+    Integer,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from expirebridge.ledger.backlog_query import BacklogQuery, Slot
+from expirebridge.ledger.sql_types import NowMs
+from expirebridge.ledger.tables import Tables
+from expirebridge.model.row_state import SyncState
+
+_WRITTEN_BACK: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
+"""The columns that a write-back sets."""
+
+_ledger: BindParameter[str] = bindparam("b_ledger")
+_slot: BindParameter[int] = bindparam("b_slot")
+_most: BindParameter[int] = bindparam("b_most", type_=Integer)
+_due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
+_message: BindParameter[str | None] = bindparam("b_message", type_=Text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayStatements:
+    """The statements of the relay, which all partitions of a layout share."""
+
+    read: Select[Any]
+    read_all: Select[Any]
+    take: Update
+    stamp: Select[Any]
+    mark_lost: Update
+    """Have the rows of this partition rebuilt that have a stamp above `b_seen`."""
+    page: Select[Any]
+    unsorted: Select[Any]
+    sort: Update
+    finish: Update
+    hold: Update
+    """Require that `b_number` is the last one taken; none is taken until the transaction ends."""
+    hold_to_stamp: Update
+    """The same, and note that rows are stamped with it."""
+    rows_to_write: Select[Any]
+    """The rows of the tasks `b_ids`, locked in the order of their ids."""
+    write_back: Update
+    relay_again: Update
+    ask: Select[Any]
+
+
+@lru_cache
+def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
+    """The statements for a server with one partition, or for one with several."""
+    task, passes = made.task.c, made.passes.c
+    own, nobodys = task.slot == _slot, task.slot.is_(None)
+    mine = task.ledger == _ledger
+    our_pass = (passes.ledger == _ledger, passes.partition == _slot)
+    backlog = BacklogQuery(made.task, _ledger)
+    # Of one partition, rows need not be sorted first.
+    slots: list[Slot] = [None, _slot] if is_single else [_slot]
+    return RelayStatements(
+        read=_read(made, backlog, slots, is_single=is_single).where(*our_pass),
+        read_all=_read(made, backlog, [passes.partition], is_single=is_single).where(
+            passes.ledger == _ledger
+        ),
+        take=update(made.passes)
+        .where(*our_pass, passes.number == bindparam("b_expected"))
+        .values(number=passes.number + 1),
+        stamp=select(passes.stamp).where(*our_pass),
+        mark_lost=update(made.task)
+        .where(mine, or_(nobodys, own) if is_single else own, task.stamp > bindparam("b_seen"))
+        .values(todo=SyncState.REBUILD),
+        page=_with_time(backlog.page(_most, slots)),
+        unsorted=backlog.page(_most, [None]),
+        sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_slot),
+        finish=_finish(made),
+        hold=_hold(made, "number"),
+        hold_to_stamp=_hold(made, "stamp"),
+        rows_to_write=select(
+            task.id, task.generation, task.revision, task.status, task.wanted, task.due
+        )
+        .where(mine, _is_one_of_ids(made))
+        .order_by(task.id)
+        .with_for_update(),
+        write_back=_write_back(made),
+        relay_again=update(made.task)
+        .where(mine, _is_one_of_ids(made), task.todo == SyncState.NOTHING)
+        .values(todo=SyncState.RELAY),
+        ask=select(
+            task.id, task.generation, task.revision, task.status, task.wanted, task.message
+        ).where(mine, _is_one_of_ids(made)),
+    )
+
+
+def _is_one_of_ids(made: Tables) -> ColumnElement[bool]:
+    return made.task.c.id.in_(bindparam("b_ids", expanding=True))
+
+
+def _read(
+    made: Tables, backlog: BacklogQuery, slots: list[Slot], *, is_single: bool
+) -> Select[Any]:
+    """The relay's progress, the version of the tables, and whether rows wait."""
+    passes = made.passes.c
+    unsorted: list[Slot] = [] if is_single else [None]
+    version = select(func.max(made.schema.c.version)).scalar_subquery()
+    return select(
+        passes.partition, passes.number, passes.stamp, passes.nonce, version.label("version"),
+        backlog.any(slots, SyncState.RELAY).label("relays"),
+        backlog.any(slots, SyncState.REBUILD).label("rebuilds"),
+        backlog.any(unsorted, SyncState.RELAY).label("new"),
+        backlog.any(unsorted, SyncState.REBUILD).label("lost"),
+    )  # fmt: skip
+
+
+def _with_time(page: Select[Any]) -> Select[Any]:
+    """The same rows, with the time at which they were read."""
+    return page.add_columns(NowMs().label("now"))
+
+
+def _finish(made: Tables) -> Update:
+    """Stamp a relayed row that has not changed since."""
+    task = made.task.c
+    planned = func.coalesce(task.at_ms, task.written + task.delay_ms)
+    return update(made.task).where(
+        task.ledger == _ledger,
+        task.id == bindparam("b_id"),
+        task.generation == bindparam("b_generation"),
+        task.revision == bindparam("b_revision"),
+        task.status == bindparam("b_status"),
+    ).values(
+        todo=SyncState.NOTHING, stamp=bindparam("b_number"), slot=_slot,
+        due=func.coalesce(_due, task.due, planned),
+        status=bindparam("b_becomes"),
+        message=func.coalesce(_message, task.message),
+        modified=case((_message.is_not(None), NowMs()), else_=task.modified),  # refused
+    )  # fmt: skip
+
+
+def _hold(made: Tables, column: str) -> Update:
+    passes = made.passes.c
+    number: BindParameter[int] = bindparam("b_number", type_=BigInteger)
+    return (
+        update(made.passes)
+        .where(passes.ledger == _ledger, passes.partition == _slot, passes.number == number)
+        .values({column: number})
+    )
+
+
+def _write_back(made: Tables) -> Update:
+    """Write the state of a task into its row."""
+    task = made.task.c
+    named: dict[str, ClauseElement] = {
+        column: bindparam(f"b_{column}", type_=task[column].type) for column in _WRITTEN_BACK
+    }
+    return (
+        update(made.task)
+        .where(task.ledger == _ledger, task.id == bindparam("b_id"))
+        .values(**named, stamp=bindparam("b_number"), modified=NowMs())
+    )
