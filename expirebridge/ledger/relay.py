@@ -124,17 +124,15 @@ class Relay:
             state, checkpoint = self.bind()
         if not state.waiting and checkpoint.number >= state.stamp:
             return 0
-        number = self._relay_store.take(state, seen=checkpoint.number)
+        page = self._relay_store.begin_batch(state, seen=checkpoint.number)
         yield "number taken"
-        if number is None:
+        if page is None:
             return INTERRUPTED
-        page = self._relay_store.page()
-        yield "page read"
         sent, refused = self._read(page)
         results = self._store().run(
             calls.relay(
-                [row for _, row in sent], checkpoint=checkpoint, nonce=state.nonce, number=number,
-                settings=self._settings,
+                [row for _, row in sent], checkpoint=checkpoint, nonce=state.nonce,
+                number=page.number, settings=self._settings,
             )
         )  # fmt: skip
         yield "carried"
@@ -145,7 +143,7 @@ class Relay:
             for (at, _), result in zip(sent, results, strict=True)
         ]
         self._report([each for each in refused + done if each.refusal])
-        is_last = self._relay_store.finish_batch(number, done + refused)
+        is_last = self._relay_store.finish_batch(page.number, done + refused)
         yield "stamped"
         if not is_last:
             return INTERRUPTED
@@ -179,19 +177,15 @@ class Relay:
         yield "read"
         if checkpoint.number < state.stamp or not checkpoint.dirty:
             return 0
-        number = self._relay_store.take(state, seen=checkpoint.number)
-        yield "number taken"
-        if number is None:
-            return INTERRUPTED
         dirty = self._store().run(calls.read_dirty(calls.MAX_ROWS))
         yield "dirty read"
         if dirty.checkpoint[:2] != (state.nonce, checkpoint.number):
             return INTERRUPTED
         changes = [change for each in dirty.entries if (change := _status_update(each))]
         lost = [each.id for each in dirty.entries if each.version is None]
-        is_last = self._relay_store.write_back(number, changes, lost)
+        number = self._relay_store.write_back(state, changes, lost)
         yield "written"
-        if not is_last:
+        if number is None:
             return INTERRUPTED
         done = self._store().run(calls.forget_dirty(dirty, number=number))
         yield "forgotten"

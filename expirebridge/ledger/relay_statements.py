@@ -46,7 +46,9 @@ class RelayStatements:
     read: Select[Any]
     read_all: Select[Any]
     take: Update
-    stamp: Select[Any]
+    """Take the number after `b_expected`, while `b_stamp` is the highest that rows have."""
+    take_to_stamp: Update
+    """The same, and note that rows are stamped with it."""
     mark_lost: Update
     """Have the rows of this partition rebuilt that have a stamp above `b_seen`."""
     page: Select[Any]
@@ -79,10 +81,8 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         read_all=_read(made, backlog, [passes.partition], is_single=is_single).where(
             passes.ledger == _ledger
         ),
-        take=update(made.passes)
-        .where(*our_pass, passes.number == bindparam("b_expected"))
-        .values(number=passes.number + 1),
-        stamp=select(passes.stamp).where(*our_pass),
+        take=_take(made, "number"),
+        take_to_stamp=_take(made, "number", "stamp"),
         mark_lost=update(made.task)
         .where(mine, or_(nobodys, own) if is_single else own, task.stamp > bindparam("b_seen"))
         .values(todo=SyncState.REBUILD),
@@ -149,6 +149,19 @@ def _finish(made: Tables) -> Update:
         status=bindparam("b_becomes"),
         message=func.coalesce(_message, task.message),
         modified=case((_message.is_not(None), NowMs()), else_=task.modified),  # refused
+    )  # fmt: skip
+
+
+def _take(made: Tables, *columns: str) -> Update:
+    passes = made.passes.c
+    following = bindparam("b_expected", type_=BigInteger) + 1
+    return (
+        update(made.passes)
+        .where(
+            passes.ledger == _ledger, passes.partition == _slot,
+            passes.number == bindparam("b_expected"), passes.stamp == bindparam("b_stamp"),
+        )
+        .values(dict.fromkeys(columns, following))
     )  # fmt: skip
 
 

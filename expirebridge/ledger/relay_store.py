@@ -107,22 +107,32 @@ class RelayStore:
             )
         return bool(done.rowcount)
 
-    def take(self, expected: RelayState, *, seen: int) -> int | None:
-        """Take the next number; None if another was taken since `expected` was read.
+    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
+        """Take the next number, and read the rows to relay; None if the state has changed.
 
-        `seen` is the number of the last pass that the server has seen: what it lost is marked.
+        New rows come first, then lost ones, of these the ended ones first. `seen` is the number of
+        the last batch that the server has seen: what it lost is marked.
         """
-        statements = self._statements
+        limit = {**self._own, "b_most": calls.MAX_ROWS}
         with self.engine.begin() as connection:
-            taken = connection.execute(
-                statements.take, {**self._own, "b_expected": expected.number}
-            )
-            if not taken.rowcount:
+            number = self._take(connection, expected, stamps=False)
+            if number is None:
                 return None
-            stamp = connection.scalar(statements.stamp, self._own) or 0
-            if seen < stamp:
-                connection.execute(statements.mark_lost, {**self._own, "b_seen": seen})
-        return expected.number + 1
+            if seen < expected.stamp:
+                connection.execute(self._statements.mark_lost, {**self._own, "b_seen": seen})
+            rows = connection.execute(self._statements.page, limit).all()
+        return RowBatch(number, rows, rows[0].now if rows else 0)
+
+    def _take(self, connection: Connection, expected: RelayState, *, stamps: bool) -> int | None:
+        """Take the next number, and with `stamps` note that rows are stamped with it.
+
+        None if the state has changed. The stamp is compared, too: a batch of another listener may
+        have stamped rows since, which this one would not find if the server lost them.
+        """
+        take = self._statements.take_to_stamp if stamps else self._statements.take
+        known = {"b_expected": expected.number, "b_stamp": expected.stamp}
+        taken = connection.execute(take, {**self._own, **known}).rowcount
+        return expected.number + 1 if taken else None
 
     def fence(self, seen: int) -> None:
         """Take the next number, so that batches that stalled are fenced out.
@@ -149,13 +159,6 @@ class RelayStore:
                 values = {"b_ledger": self.name, "b_slot": number, "b_ids": own}
                 connection.execute(self._statements.sort, values)
 
-    def page(self) -> RowBatch:
-        """Read rows to relay: new ones first, then lost ones, of these the ended ones first."""
-        limit = {**self._own, "b_most": calls.MAX_ROWS}
-        with self.engine.connect() as connection:
-            rows = connection.execute(self._statements.page, limit).all()
-        return RowBatch(rows, rows[0].now if rows else 0)
-
     def finish_batch(self, number: int, results: Iterable[RowResult]) -> bool:
         """Stamp relayed rows that have not changed; False if another number was taken since."""
         values = [{**self._own, "b_number": number, **_stamped(each)} for each in results]
@@ -167,25 +170,27 @@ class RelayStore:
         return True
 
     def write_back(
-        self, number: int, changes: Iterable[StatusUpdate], lost: Sequence[str] = ()
-    ) -> bool:
-        """Write the states of tasks to their rows; False if another number was taken since.
+        self, expected: RelayState, changes: Iterable[StatusUpdate], lost: Sequence[str] = ()
+    ) -> int | None:
+        """Take the next number, and write the states of tasks to their rows; return the number.
 
-        A row that the application changed since is left alone: it is relayed first. One that has
-        ended otherwise than its task is relayed again: the row counts. The server has no records
-        of the ids in `lost`: those rows are relayed again.
+        None if the state has changed: then nothing is written. A row that the application changed
+        since is left alone: it is relayed first. One that has ended otherwise than its task is
+        relayed again: the row counts. The server has no records of the ids in `lost`: those rows
+        are relayed again.
         """
         statements, by_id = self._statements, {change.id: change for change in changes}
         with self.engine.begin() as connection:
-            if not self._is_last(connection, number, stamps=bool(by_id)):
-                return False
+            number = self._take(connection, expected, stamps=bool(by_id))
+            if number is None:
+                return None
             written, again = self._decide(connection, by_id)
             if written:
                 same = {"b_ledger": self.name, "b_number": number}
                 connection.execute(statements.write_back, [same | row for row in written])
             if again := [*again, *lost]:
                 connection.execute(statements.relay_again, {**self._own, "b_ids": again})
-        return True
+        return number
 
     def _decide(
         self, connection: Connection, changes: Mapping[str, StatusUpdate]

@@ -51,6 +51,8 @@ class RelayState(NamedTuple):
 class RowBatch(NamedTuple):
     """Rows to be relayed."""
 
+    number: int
+    """The number of the batch, which was taken for it."""
     rows: Sequence[Row[Any]]
     now: int
     """The database's time, in ms."""

@@ -240,10 +240,10 @@ class _NotingRelayStore(RelayStore):
 
     noted: set[str]
 
-    def page(self) -> RowBatch:
+    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
         """Rows to be carried."""
-        page = super().page()
-        self.noted |= {row.id for row in page.rows}
+        page = super().begin_batch(expected, seen=seen)
+        self.noted |= {row.id for row in page.rows} if page else set()
         return page
 
     def identity(self) -> str:

@@ -19,12 +19,12 @@ from tests.kit.databases import NAMES, SQLITE, Database, DatabaseServer
 from tests.kit.history import Down, Forgot, Writer, now
 
 RELAY = (
-    "relay: read", "relay or back: number taken, not committed", "relay: number taken",
-    "relay: page read", "relay: carried", "relay: stamped, not committed", "relay: stamped",
+    "relay: read", "relay: number taken, not committed", "relay: number taken", "relay: carried",
+    "relay: stamped, not committed", "relay: stamped",
 )  # fmt: skip
 BACK = (
-    "back: read", "back: number taken", "back: dirty read", "back: written, not committed",
-    "back: written", "back: forgotten",
+    "back: read", "back: dirty read", "back: written, not committed", "back: written",
+    "back: forgotten",
 )  # fmt: skip
 CONNECTION = ("gate: new connection", "gate: number taken")
 GATE = (*CONNECTION, "gate: server read", "gate: ledger read", "claimed", "claimed, row asked")

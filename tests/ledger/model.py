@@ -249,8 +249,8 @@ class Model:
         rebuilding = any(row.todo == REBUILD for row in self.rows.values())
         return self.redis.is_bound and self.redis.number >= self.stamp and not rebuilding
 
-    def _take(self, taken: int, seen: int) -> int | None:
-        if self.taken != taken:
+    def _take(self, taken: int, stamp: int, seen: int) -> int | None:
+        if (self.taken, self.stamp) != (taken, stamp):
             return None
         self.taken = taken + 1
         if seen < self.stamp:
@@ -270,13 +270,13 @@ class Model:
         yield "read"
         if not waits and seen >= stamp:
             return
-        number = self._take(taken, seen)
-        yield "number taken"
+        number = self._take(taken, stamp, seen)
         if number is None:
+            yield "number taken"
             return
         page = {id: replace(self.rows[id]) for id in self.page}
         self._check(page)
-        yield "page read"
+        yield "number taken"
         if (self.redis.number, self.redis.is_bound) != (seen, was_bound):
             yield "carried"
             return
@@ -368,10 +368,6 @@ class Model:
         yield "read"
         if seen < stamp or not has_dirty:
             return
-        number = self._take(taken, seen)
-        yield "number taken"
-        if number is None:
-            return
         found = {id: self.redis.dirty[id] for id in self.page}
         assert found.keys() <= self.redis.dirty.keys()
         records = {id: deepcopy(self.redis.records.get(id)) for id in found}
@@ -379,11 +375,11 @@ class Model:
         yield "dirty read"
         if not is_same:
             return
-        is_last = self.taken == number
-        if is_last:
+        number = self._take(taken, stamp, seen)
+        if number is not None:
             self._learn(records, number)
         yield "written"
-        if not is_last:
+        if number is None:
             return
         self._forget_dirty(found, seen, number)
         yield "forgotten"

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from sqlalchemy import Connection
+
 from expirebridge.ledger import relay_store
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState, StatusUpdate
@@ -69,7 +71,7 @@ def planted(rule: str) -> Iterator[None]:
         with patch.object(RelayStore, "_is_last", _always_last):
             yield
     elif rule == "reserve":
-        with patch.object(RelayStore, "take", _take_without_looking):
+        with patch.object(RelayStore, "_take", _take_without_looking):
             yield
     elif rule == "write-back":
         with patch.object(relay_store, "what_comes_of", _written_whatever_it_wants):
@@ -89,15 +91,15 @@ def _always_last(self: RelayStore, connection: Any, number: int, *, stamps: bool
     return True
 
 
-def _take_without_looking(self: RelayStore, expected: RelayState, *, seen: int) -> int | None:
-    latest = self.read()
-    assert latest is not None
-    with self.engine.begin() as connection:
-        number = seen + 1
-        connection.execute(self._passes.update().values(number=max(latest.number, number)))
-        task = self._task
-        if seen < latest.stamp:
-            connection.execute(task.update().where(task.c.stamp > seen).values(todo=2))
+def _take_without_looking(
+    self: RelayStore, connection: Connection, expected: RelayState, *, stamps: bool
+) -> int:
+    number = expected.number + 1
+    latest = connection.execute(self._passes.select()).one()
+    values = {"number": max(latest.number, number)}
+    if stamps:
+        values["stamp"] = max(latest.stamp, number)
+    connection.execute(self._passes.update().values(values))
     return number
 
 

@@ -20,7 +20,7 @@ from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.relay import BatchSteps
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RowBatch
+from expirebridge.ledger.relay_values import RelayState, RowBatch
 from expirebridge.listener.ledger.row_check import decide
 from expirebridge.model import keys
 from expirebridge.model.row_state import DesiredState, RowVersion, Status, SyncState
@@ -60,9 +60,9 @@ class Watched(RelayStore):
 
     taken: tuple[str, ...] = ()
 
-    def page(self) -> RowBatch:
-        page = super().page()
-        self.taken = tuple(row.id for row in page.rows)
+    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
+        page = super().begin_batch(expected, seen=seen)
+        self.taken = tuple(row.id for row in page.rows) if page else ()
         return page
 
 
@@ -232,7 +232,7 @@ class World:
         """Let the model take the same step."""
         if self.model is None or modelled is None:
             return
-        if step == "page read":
+        if step == "number taken":
             self.model.page = self.pages.taken
         if step == "dirty read":
             found = self.client.zrange(f"{PREFIX}:dirty", 0, ledger_calls.MAX_ROWS - 1)

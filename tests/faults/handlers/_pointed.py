@@ -69,7 +69,7 @@ def install() -> None:
     """Let this process reach its points."""
     _after_each_step("carry", "relay")
     _after_each_step("bring_back", "back")
-    _before_its_commit("take", "relay or back: number taken, not committed")
+    _before_its_commit("begin_batch", "relay: number taken, not committed")
     _before_its_commit("finish_batch", "relay: stamped, not committed")
     _before_its_commit("write_back", "back: written, not committed")
     event.listen(Engine, "commit", _reach_before_commit)
