@@ -174,17 +174,20 @@ class LedgerPartition:
         """Call one of the other methods in a thread, however long it takes."""
         return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
 
-    def relay_once(self, since: float | None = None) -> int:
+    def relay_once(self, since: float | None = None, *, in_hurry: bool = False) -> int:
         """Relay a batch in each direction where rows wait; returns the size of the larger one.
 
         Partitions that look at the same moment share the state that was read after `since`, by
-        time.monotonic(). The first partition makes the ticks of series, for all.
+        time.monotonic(). The first partition makes the ticks of series, for all. `in_hurry`: if
+        rows wait, relay them and nothing else; more may be committed meanwhile.
         """
         with translated(self._url), self._lock:
             looked = self._look(time.monotonic() if since is None else since)
             count, snapshot = 0, cast(RelaySnapshot | None, looked)
             if looked.is_to_carry:
                 count, snapshot = self._repeated(self.relay.carry, looked), None
+                if in_hurry:
+                    return count
             if self._is_first and self._make_ticks():
                 count, snapshot = max(count, self._repeated(self.relay.carry)), None
             if snapshot is None or snapshot.checkpoint.dirty:

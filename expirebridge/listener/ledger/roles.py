@@ -157,49 +157,54 @@ class RelayLoop(LedgerRole):
         self._ledger = ledger
         self._membership = membership
         self._hooks = hooks
-        self._notified = asyncio.Event()
+        self._wakes = asyncio.Event()
+        self._committed = False
+        """A row was committed since the latest look."""
         self._ended = False
-        """An attempt ended since the latest look; its row needs a status update."""
-        self._rest = 0.0
-        """Seconds after the latest look for which ends wait."""
-        self._is_rested = False
-        """True once these have passed."""
+        """A task changed since the latest write-back; its row needs a status update."""
+        self._rested = time.monotonic()
+        """Until then ends wait for a write-back, which they share."""
         self._looked = time.monotonic()
+        self._is_in_hurry = False
+        """True if this look is for rows that were committed: what else there is waits for them."""
         self._error: LedgerError | None = None
 
     def notify(self) -> None:
         """Relay at once: a row was committed."""
-        self._notified.set()
+        self._committed = True
+        self._wakes.set()
 
     def hear_end(self) -> None:
         """Look soon: an attempt ended, and its row needs a status update. Ends are coalesced."""
-        self._ended = True
-        if self._is_rested:
-            self._notified.set()
+        if not self._ended:
+            self._ended = True
+            self._wakes.set()
 
     async def wait(self, pause: float) -> None:
         """Wait until it is to look and has its turn, or is notified and has its turn."""
         while True:
-            rest = min(self._rest, pause)
-            if not await self._is_notified(within=rest):
-                self._is_rested = True
-                if not self._ended:
-                    await self._is_notified(within=pause - rest)
-            self._notified.clear()
-            self._ended = self._is_rested = False
-            self._rest = self.interval
+            next_look = time.monotonic() + pause
+            await self._wait_until(next_look)
             now = time.monotonic()
+            writes_back = now >= (min(next_look, self._rested) if self._ended else next_look)
+            self._committed, self._ended = False, self._ended and not writes_back
             if now >= self._looked + self._membership.turn * self.interval:
-                self._looked = now
+                self._looked, self._is_in_hurry = now, not writes_back
                 return
+            self._ended = False
             pause = self._until_next(now)
 
-    async def _is_notified(self, *, within: float) -> bool:
-        """Wait for a notification, for so many seconds; returns True if one came."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                return await self._notified.wait()
-        return False
+    async def _wait_until(self, next_look: float) -> None:
+        """Wait until that time (monotonic), a commit, or the time to write back what ended."""
+        while not self._committed:
+            end = min(next_look, self._rested) if self._ended else next_look
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wakes.wait()
+            self._wakes.clear()
 
     async def run_once(self) -> float:
         """Relay a batch in each direction; returns the seconds to pause.
@@ -217,12 +222,18 @@ class RelayLoop(LedgerRole):
         if carried >= FULL:
             await asyncio.sleep(took)
             return 0.0
-        self._rest = max(self.rest * self._ledger.partitions, took)
-        return self._until_next(time.monotonic())
+        now = time.monotonic()
+        if self._is_in_hurry:
+            self._ended = self._ended or carried > 0  # what is carried may have changed tasks
+        else:
+            self._rested = now + max(self.rest * self._ledger.partitions, took)
+        return self._until_next(now)
 
     async def _relay(self) -> int:
         """Relay, however long it takes; what takes long is reported, and goes on."""
-        call = self._ledger.begin(self._ledger.relay_once, time.monotonic())
+        call = self._ledger.begin(
+            self._ledger.relay_once, time.monotonic(), in_hurry=self._is_in_hurry
+        )
         try:
             done, _ = await asyncio.wait([call], timeout=LONG)
             if not done:
