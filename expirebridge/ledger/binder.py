@@ -71,10 +71,19 @@ class Binder:
     def check(self, state: RelayState, checkpoint: RedisCheckpoint) -> None:
         """Raise LedgerUnsuitable unless both are bound to each other; see `binding`."""
         check_numbers(state, checkpoint)
-        present = (state.nonce, checkpoint.nonce, self._link())
+        present = self._present(state, checkpoint)
         if present != self._checked:
             self._check_identities(state.nonce, checkpoint)
             self._checked = present
+
+    def is_checked(self, state: RelayState, checkpoint: RedisCheckpoint) -> bool:
+        """True if `check` would find nothing and ask neither side."""
+        in_order = checkpoint.number <= state.number
+        return in_order and self._present(state, checkpoint) == self._checked
+
+    def _present(self, state: RelayState, checkpoint: RedisCheckpoint) -> object:
+        """The pairing ids, and the link."""
+        return state.nonce, checkpoint.nonce, self._link()
 
     def _check_identities(self, nonce: str, checkpoint: RedisCheckpoint) -> None:
         """Compare the identities of both with those that are stored, and store a new one."""

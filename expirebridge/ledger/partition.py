@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
-from sqlalchemy import MetaData, event
+from sqlalchemy import URL, MetaData, event
 
 from expirebridge.hooks import Passed
 from expirebridge.ledger import threads
@@ -25,7 +25,7 @@ from expirebridge.ledger.threads import DaemonPool, too_slow
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.row_state import RowState, RowVersion
 from expirebridge.settings import Settings
-from expirebridge.store.client import Store
+from expirebridge.store.client import AsyncStore, Store
 from expirebridge.store.commands import ledger as calls
 from expirebridge.store.partitions import Partitions
 
@@ -33,29 +33,54 @@ from expirebridge.store.partitions import Partitions
 class RelayStateCache:
     """The relay's state of all partitions: those that ask at the same moment share one query."""
 
-    def __init__(self, relay_store: RelayStore) -> None:
+    def __init__(
+        self, relay_store: RelayStore, url: URL,
+        begin: "Callable[[Callable[[], dict[int, RelayState]]], asyncio.Future[Any]]",
+    ) -> None:  # fmt: skip
         self._relay_store = relay_store
-        self._lock = threading.Lock()
+        self._url = url
+        self._begin = begin
+        self._call: asyncio.Task[None] | None = None
         self._read_at = float("-inf")
         self._states: dict[int, RelayState] = {}
 
-    def of(self, partition: int, since: float) -> RelayState | None:
+    async def of(self, partition: int, since: float) -> RelayState | None:
         """Return the state of a partition, read after `since` by time.monotonic(); None before its
-        first batch. Rows without a partition get theirs. Raises SQLAlchemy's errors.
+        first batch. Rows without a partition get theirs.
+
+        Raises a LedgerError, LedgerUnreachable if that takes longer than 5 s. A query that has
+        begun goes on, and there is one at a time.
         """
-        with self._lock:
-            if self._read_at < since:
-                began = time.monotonic()
-                self._states = self._read()
-                self._read_at = began
-            return self._states.get(partition)
+        while self._read_at < since:
+            call = self._call = self._call or asyncio.create_task(self._refresh())
+            done, _ = await asyncio.wait([call], timeout=threads.PATIENCE)
+            if not done:
+                call.add_done_callback(_ignore_result)
+                raise too_slow(threads.PATIENCE)
+            call.result()
+        return self._states.get(partition)
+
+    async def _refresh(self) -> None:
+        began = time.monotonic()
+        try:
+            self._states = await self._begin(self._read)
+            self._read_at = began
+        finally:
+            self._call = None
 
     def _read(self) -> dict[int, RelayState]:
-        states = self._relay_store.read_all()
-        if any(each.unsorted for each in states.values()):
-            self._relay_store.sort()
+        with translated(self._url):
             states = self._relay_store.read_all()
-        return states
+            if any(each.unsorted for each in states.values()):
+                self._relay_store.sort()
+                states = self._relay_store.read_all()
+            return states
+
+
+def _ignore_result(call: "asyncio.Task[None]") -> None:
+    """Take note of an error that nobody waits for any more."""
+    if not call.cancelled():
+        call.exception()
 
 
 P = ParamSpec("P")
@@ -102,7 +127,12 @@ class LedgerEngine:
 
     def state_cache(self, relay_store: RelayStore) -> RelayStateCache:
         """Return the state that all partitions of one layout share."""
-        return self._state_caches.setdefault(relay_store.layout, RelayStateCache(relay_store))
+        cache = RelayStateCache(relay_store, self.url, self.begin)
+        return self._state_caches.setdefault(relay_store.layout, cache)
+
+    def begin(self, method: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a method in a thread, however long it takes."""
+        return asyncio.wrap_future(self.waiters.submit(method))
 
     def all_partitions(self, server: Partitions) -> list["LedgerPartition"]:
         """Return the ledger in each partition. Raises a ServerError if one does not answer."""
@@ -149,7 +179,7 @@ class LedgerPartition:
         self._state_cache = engine.state_cache(self._relay_store) if layout.count > 1 else None
         self._store = store
         self._lock = threading.Lock()
-        self._waiters = engine.waiters
+        self._begin = engine.begin
 
     async def run(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Call one of the other methods in a thread, and await it.
@@ -172,17 +202,39 @@ class LedgerPartition:
         self, method: Callable[P, T], *args: P.args, **options: P.kwargs
     ) -> asyncio.Future[T]:
         """Call one of the other methods in a thread, however long it takes."""
-        return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
+        return self._begin(partial(method, *args, **options))
 
-    def relay_once(self, since: float | None = None, *, in_hurry: bool = False) -> int:
+    async def look_and_relay(
+        self, store: AsyncStore, since: float, *, in_hurry: bool = False
+    ) -> int:
+        """As `relay_once`, in a thread, and only if there is something to do.
+
+        Partitions that look at the same moment share what they read of the ledger after `since`, by
+        time.monotonic().
+        """
+        snapshot = None
+        if self._state_cache is not None:
+            state = await self._state_cache.of(self._relay_store.partition, since)
+            if state is not None:
+                snapshot = RelaySnapshot(state, await store.run(calls.read_ledger()))
+        if snapshot is not None and self._is_at_rest(snapshot):
+            return 0
+        return await self.begin(self.relay_once, snapshot, in_hurry=in_hurry)
+
+    def _is_at_rest(self, snapshot: RelaySnapshot) -> bool:
+        """True if `relay_once` would do nothing; the first partition has the series to look at."""
+        if self._is_first or snapshot.is_to_carry or snapshot.checkpoint.dirty:
+            return False
+        return self.relay.is_checked(*snapshot)
+
+    def relay_once(self, looked: RelaySnapshot | None = None, *, in_hurry: bool = False) -> int:
         """Relay a batch in each direction where rows wait; returns the size of the larger one.
 
-        Partitions that look at the same moment share the state that was read after `since`, by
-        time.monotonic(). The first partition makes the ticks of series, for all. `in_hurry`: if
-        rows wait, relay them and nothing else; more may be committed meanwhile.
+        `looked` was read a moment ago. The first partition makes the ticks of series, for all.
+        `in_hurry`: if rows wait, relay them and nothing else; more may be committed meanwhile.
         """
         with translated(self._url), self._lock:
-            looked = self._look(time.monotonic() if since is None else since)
+            looked = self._look(looked)
             count, snapshot = 0, cast(RelaySnapshot | None, looked)
             if looked.is_to_carry:
                 count, snapshot = self._repeated(self.relay.carry, looked), None
@@ -206,12 +258,12 @@ class LedgerPartition:
             snapshot = None  # it is outdated
         return 0
 
-    def _look(self, since: float) -> RelaySnapshot:
-        """Read the state of both sides. Raises as `Relay.bind`."""
-        if self._state_cache is None:
+    def _look(self, looked: RelaySnapshot | None) -> RelaySnapshot:
+        """Read the state of both sides, unless that was done. Raises as `Relay.bind`."""
+        if looked is None:
             return self._settled(self.relay.bind())
-        state = self._state_cache.of(self._relay_store.partition, since)
-        return self._settled(self.relay.bind(state))
+        self.relay.check(*looked)
+        return self._settled(looked)
 
     def _settled(self, snapshot: RelaySnapshot) -> RelaySnapshot:
         """Read it again while a batch of another listener may be about to end. Raises as `bind`."""
@@ -238,6 +290,14 @@ class LedgerPartition:
         """Take a number, so that stalled batches are fenced out; see `RelayStore.fence`."""
         with translated(self._url):
             self._relay_store.fence(seen)
+
+    async def compare(self, checkpoint: calls.RedisCheckpoint) -> RelayState | None:
+        """As `read_beside`; partitions that compare at the same moment share one query."""
+        if self._state_cache is not None:
+            state = await self._state_cache.of(self._relay_store.partition, time.monotonic())
+            if state is None or self.relay.is_checked(state, checkpoint):
+                return state
+        return await self.run(self.read_beside, checkpoint)
 
     def read_beside(self, checkpoint: calls.RedisCheckpoint) -> RelayState | None:
         """Read the relay's state in SQL, to compare it with the server's checkpoint.

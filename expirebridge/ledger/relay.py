@@ -102,6 +102,10 @@ class Relay:
             state = self._relay_store.read() or state
         self._binder.check(state, checkpoint)
 
+    def is_checked(self, state: RelayState, checkpoint: RedisCheckpoint) -> bool:
+        """True if `check` would find nothing and ask neither side."""
+        return self._binder.is_checked(state, checkpoint)
+
     def rebind(self) -> None:
         """Bind ledger and server to each other again; all rows are relayed again."""
         checkpoint = self._store().run(calls.read_ledger())

@@ -1,9 +1,10 @@
 """A ledger and a database of several partitions: each has passes of its own."""
 
+import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 
 import pytest
 import redis
@@ -25,13 +26,15 @@ from expirebridge.listener.ledger.roles import RelayLoop
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.row_state import Status
 from expirebridge.settings import Settings
-from expirebridge.store.client import Store
+from expirebridge.store.client import AsyncStore, Store
 from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.timeout(60)
+
+Look = tuple[Engine, Callable[..., Awaitable[int]]]
 
 COUNT = 4
 LAYOUT = PartitionLayout("expirebridge", COUNT)
@@ -170,37 +173,75 @@ def statements_of(engine: Engine) -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_partitions_that_look_at_once_ask_the_ledger_once(
-    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions
-) -> None:
+@asynccontextmanager
+async def looking(with_ledger: Settings, several: Partitions) -> AsyncIterator[Look]:
+    """A listener's ledger, and a look of the partitions with these numbers at the same moment."""
+    client = clients.async_producer_client(with_ledger.url)
+    stores = [
+        AsyncStore(client, prefix=each.database.prefix, partitions=COUNT) for each in several.each()
+    ]
     with closing(LedgerEngine(with_ledger)) as ledger_engine:
         own = ledger_engine.all_partitions(several)
 
-        def look() -> int:
+        async def look(*numbers: int) -> int:
             since = time.monotonic()
-            return sum(each.relay_once(since) for each in own)
+            looks = (own[each].look_and_relay(stores[each], since) for each in numbers)
+            return sum(await asyncio.gather(*looks))
 
-        look()
-        with statements_of(ledger_engine.engine) as sent:
-            assert look() == 0
+        yield ledger_engine.engine, look
+    await client.aclose()
+
+
+async def test_partitions_that_look_at_once_ask_the_ledger_once(
+    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions
+) -> None:
+    async with looking(with_ledger, several) as (engine, look):
+        await look(*range(COUNT))
+        await look(*range(COUNT))
+        with statements_of(engine) as sent:
+            assert await look(*range(COUNT)) == 0
         assert sum("FROM expirebridge_pass" in one for one in sent) == 1
         assert sum("FROM expirebridge_series" in one for one in sent) == 1
         assert len(sent) == 2
         for id in IDS:
             ledgers[0].insert(id, 3_600_000)
-        assert look() == len(IDS)  # sorted, and carried, in one look
+        assert await look(*range(COUNT)) == len(IDS)  # sorted, and carried, in one look
         assert {row.todo for row in ledgers[0].all_rows()} == {0}
 
 
-def test_a_look_is_not_answered_by_what_was_read_before_it(
+async def test_a_look_is_not_answered_by_what_was_read_before_it(
     ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions
 ) -> None:
-    with closing(LedgerEngine(with_ledger)) as ledger_engine:
-        own = ledger_engine.all_partitions(several)
-        for each in own:
-            each.relay_once()
+    async with looking(with_ledger, several) as (_, look):
+        await look(*range(COUNT))
         ledgers[0].insert(in_partition(2), 3_600_000)
-        assert own[2].relay_once() == 1
+        assert await look(2) == 1
+
+
+async def test_a_look_finds_what_redis_has_for_a_row(
+    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions, bridge: Bridge
+) -> None:
+    id = in_partition(2)
+    ledgers[0].insert(id, 3_600_000)
+    async with looking(with_ledger, several) as (_, look):
+        await look(*range(COUNT))
+        assert await look(2) == 0
+        bridge.reschedule(id, 60)
+        before = ledgers[0].row(id).due
+        assert await look(2) == 1
+        assert ledgers[0].row(id).due < before
+
+
+async def test_a_look_finds_that_redis_lost_a_batch(
+    ledgers: list[LedgerHarness], with_ledger: Settings, several: Partitions, client: redis.Redis
+) -> None:
+    id = in_partition(2)
+    ledgers[0].insert(id, 3_600_000)
+    async with looking(with_ledger, several) as (_, look):
+        await look(*range(COUNT))
+        client.delete(f"{LAYOUT.prefix_of(2)}:ledger", f"{LAYOUT.prefix_of(2)}:task:{id}")
+        assert await look(2) == 1
+    assert client.exists(f"{LAYOUT.prefix_of(2)}:task:{id}")
 
 
 def test_one_partition_at_rest_asks_each_side_once(

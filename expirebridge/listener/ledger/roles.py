@@ -32,6 +32,18 @@ DOUBTS = 3
 rows are stamped a moment before the server has seen it."""
 
 
+MOST_DOUBLINGS = 10
+"""How often the pause of a closed gate is doubled, at most."""
+
+
+def until_next(interval: float) -> float:
+    """The seconds until the next multiple of an interval.
+
+    All partitions of a listener look at the same moments, so that they can share what they read.
+    """
+    return interval - time.monotonic() % interval
+
+
 class LedgerRole(PeriodicRole):
     """A periodic role that needs the ledger's database as well as the server."""
 
@@ -91,7 +103,10 @@ class ConsistencyCheck(LedgerRole):
         agreed = await self._compare()
         self.report(None)
         # A task that waits for the gate wakes this, so it need not ask often for long.
-        return self._pause if agreed else min(CLOSED_PAUSE * max(self._doubts, 1), self._pause)
+        pause = CLOSED_PAUSE * (1 << min(max(self._doubts - 1, 0), MOST_DOUBLINGS))
+        if agreed or pause >= self._pause:
+            return until_next(self._pause)
+        return pause
 
     async def _compare(self) -> bool:
         link = self._gate.link
@@ -100,7 +115,7 @@ class ConsistencyCheck(LedgerRole):
             await self._ledger.run(self._ledger.fence, seen)
             self._fenced = link
         known = await link.session.store.run(calls.read_ledger())
-        numbers = await self._ledger.run(self._ledger.read_beside, known)
+        numbers = await self._ledger.compare(known)
         if numbers is None or not numbers.agrees_with(known):
             self._doubts += 1
             if self._doubts >= DOUBTS or (numbers is not None and numbers.rebuilding):
@@ -143,8 +158,7 @@ class RelayLoop(LedgerRole):
 
     role = "the relay of the ledger"
     interval = 1.0
-    """Seconds after which it looks in any case: a notification may be lost. All partitions of a
-    listener look at the same moments, so that they can share what they read."""
+    """Seconds after which it looks in any case: a notification may be lost."""
     rest = 0.015
     """Seconds after a look until an end causes another, for each partition that shares the
     connections, and at least as long as that look took: what ends meanwhile shares a batch."""
@@ -192,7 +206,7 @@ class RelayLoop(LedgerRole):
                 self._looked, self._is_in_hurry = now, not writes_back
                 return
             self._ended = False
-            pause = self._until_next(now)
+            pause = until_next(self.interval)
 
     async def _wait_until(self, next_look: float) -> None:
         """Wait until that time (monotonic), a commit, or the time to write back what ended."""
@@ -213,7 +227,7 @@ class RelayLoop(LedgerRole):
         """
         began = time.monotonic()
         try:
-            carried = await self._relay()
+            carried = await self._relay(since=began)
         finally:
             for batch in self._ledger.take_batches():
                 self._hooks.emit(batch)
@@ -222,18 +236,18 @@ class RelayLoop(LedgerRole):
         if carried >= FULL:
             await asyncio.sleep(took)
             return 0.0
-        now = time.monotonic()
         if self._is_in_hurry:
             self._ended = self._ended or carried > 0  # what is carried may have changed tasks
         else:
-            self._rested = now + max(self.rest * self._ledger.partitions, took)
-        return self._until_next(now)
+            self._rested = time.monotonic() + max(self.rest * self._ledger.partitions, took)
+        return until_next(self.interval)
 
-    async def _relay(self) -> int:
+    async def _relay(self, *, since: float) -> int:
         """Relay, however long it takes; what takes long is reported, and goes on."""
-        call = self._ledger.begin(
-            self._ledger.relay_once, time.monotonic(), in_hurry=self._is_in_hurry
+        look = self._ledger.look_and_relay(
+            self._owner.session.store, since, in_hurry=self._is_in_hurry
         )
+        call = asyncio.ensure_future(look)
         try:
             done, _ = await asyncio.wait([call], timeout=LONG)
             if not done:
@@ -252,10 +266,6 @@ class RelayLoop(LedgerRole):
         if self._error is not None and error is None:
             logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
         self._error = error
-
-    def _until_next(self, now: float) -> float:
-        """The seconds until the next look."""
-        return self.interval - now % self.interval
 
 
 class RetentionLoop:
