@@ -2,12 +2,21 @@
 
 import importlib.util
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable
 from expirebridge.ledger.db_errors import is_missing, is_unreachable, reason_of
@@ -18,6 +27,9 @@ CONNECT_SECONDS: Final = 5
 """Seconds to wait for a connection; in SQLite, for another writer."""
 SILENT_SECONDS: Final = 120
 """Seconds to wait for an answer of MySQL: its drivers have no keepalive."""
+IDLE_SECONDS: Final = 0.5
+"""Seconds after which a connection that nothing used is asked whether it still works."""
+_USED: Final = "expirebridge_used"
 _WAITING_DRIVERS: Final = {
     "sqlite+aiosqlite": "sqlite",
     "postgresql+asyncpg": "postgresql+psycopg",
@@ -101,6 +113,26 @@ def engine_of(url: str | URL, *, reads_only: bool = False, **options: Any) -> En
     return engine
 
 
+def check_after_idling(engine: Engine) -> None:
+    """Let a connection be asked whether it still works if it was idle for a while.
+
+    It is replaced if it does not. To ask before each use would be a round trip more for each.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def note(_: object, record: ConnectionPoolEntry) -> None:
+        record.info[_USED] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) -> None:
+        if time.monotonic() - record.info.get(_USED, 0.0) < IDLE_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
+
+
 def begin_immediate(engine: Engine) -> None:
     """Let each transaction of an SQLite engine take the write lock when it begins.
 
@@ -153,6 +185,26 @@ def translated(url: URL) -> Iterator[None]:
 
 
 # The source of the relay's transactions: an engine, or a substitute.
+
+
+class RelayTransactions:
+    """The transactions of an engine; what only reads takes no round trip to begin and to end.
+
+    In PostgreSQL: the drivers of others would send a statement for that.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = self._reading = engine
+        if engine.dialect.name == "postgresql":
+            self._reading = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def connect(self) -> Connection:
+        """A connection that reads."""
+        return self._reading.connect()
+
+    def begin(self) -> AbstractContextManager[Connection]:
+        """A transaction."""
+        return self._engine.begin()
 
 
 class Transactions(Protocol):

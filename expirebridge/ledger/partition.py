@@ -14,7 +14,13 @@ from expirebridge.ledger import threads
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
-from expirebridge.ledger.engine import engine_of, read_url, translated
+from expirebridge.ledger.engine import (
+    RelayTransactions,
+    check_after_idling,
+    engine_of,
+    read_url,
+    translated,
+)
 from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnapshot, finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState
@@ -106,7 +112,9 @@ class LedgerEngine:
         self.settings = settings
         self.url = read_url(settings.ledger)
         self.made = tables(MetaData())
-        self.engine = engine_of(self.url, pool_pre_ping=True)
+        self.engine = engine_of(self.url)
+        check_after_idling(self.engine)
+        self.transactions = RelayTransactions(self.engine)
         self.connections = 0
         """The number of connections made to the database: each may lead to another server."""
         event.listen(self.engine, "connect", self._count)
@@ -158,9 +166,9 @@ class LedgerPartition:
         layout = database.layout
         self._url = engine.url
         self._made = engine.made
-        self._engine = engine.engine
+        self._transactions = engine.transactions
         self._relay_store = RelayStore(
-            engine.engine, engine.made, name=settings.ledger_name, layout=layout,
+            engine.transactions, engine.made, name=settings.ledger_name, layout=layout,
             partition=layout.number_of(database.prefix),
         )  # fmt: skip
         self.name = settings.ledger_name
@@ -172,7 +180,7 @@ class LedgerPartition:
         )  # fmt: skip
         self.relay = Relay(self._relay_store, store, settings, binder)
         self._retention = Retention(
-            self._engine, self._made, self.relay, store, name=self.name,
+            self._transactions, self._made, self.relay, store, name=self.name,
             partition=self._relay_store.partition,
         )  # fmt: skip
         self._is_first = self._relay_store.partition == 0
@@ -276,9 +284,9 @@ class LedgerPartition:
 
     def _make_ticks(self) -> bool:
         """Make the ticks of series that are due soon; returns whether there were any."""
-        made = [make_ticks(self._engine, self._made, self.name)]
+        made = [make_ticks(self._transactions, self._made, self.name)]
         while made[-1] and len(made) < MOST_TICKS:
-            made.append(make_ticks(self._engine, self._made, self.name))
+            made.append(make_ticks(self._transactions, self._made, self.name))
         return made[0] > 0
 
     def take_batches(self) -> list[Passed]:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
+from sqlalchemy import ColumnElement, and_, delete, or_, select
 
+from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import Relay
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Tables
@@ -43,8 +44,8 @@ class Retention:
     """
 
     def __init__(
-        self, engine: Engine, made: Tables, relay: Relay, store: Callable[[], Store], *, name: str,
-        partition: int = 0,
+        self, engine: Transactions, made: Tables, relay: Relay, store: Callable[[], Store], *,
+        name: str, partition: int = 0,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._relay = relay
