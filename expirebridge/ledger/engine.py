@@ -133,6 +133,15 @@ def check_after_idling(engine: Engine) -> None:
             raise DisconnectionError from error
 
 
+def allow_undoing(connection: Connection) -> None:
+    """Let the commit of this transaction not wait for the disk: a power cut may undo it.
+
+    PostgreSQL can say that for one transaction; it keeps the order of commits.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+
+
 def begin_immediate(engine: Engine) -> None:
     """Let each transaction of an SQLite engine take the write lock when it begins.
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.addresses import identity_of
-from expirebridge.ledger.engine import Transactions
+from expirebridge.ledger.engine import Transactions, allow_undoing
 from expirebridge.ledger.relay_statements import relay_statements
 from expirebridge.ledger.relay_values import REFUSED, RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.schema import find
@@ -163,6 +163,7 @@ class RelayStore:
         """Stamp relayed rows that have not changed; False if another number was taken since."""
         values = [{**self._own, "b_number": number, **_stamped(each)} for each in results]
         with self.engine.begin() as connection:
+            allow_undoing(connection)  # then the rows are relayed again, and nothing changes
             if not self._is_last(connection, number, stamps=bool(values)):
                 return False
             if values:
