@@ -242,6 +242,8 @@ class LedgerPartition:
         `in_hurry`: if rows wait, relay them and nothing else; more may be committed meanwhile.
         """
         with translated(self._url), self._lock:
+            if in_hurry and looked is None and (count := self._carry_unseen()) > 0:
+                return count
             looked = self._look(looked)
             count, snapshot = 0, cast(RelaySnapshot | None, looked)
             if looked.is_to_carry:
@@ -253,6 +255,18 @@ class LedgerPartition:
             if snapshot is None or snapshot.checkpoint.dirty:
                 count = max(count, self._repeated(self.relay.bring_back, snapshot))
             return count
+
+    def _carry_unseen(self) -> int:
+        """Relay rows as if nothing had changed since the latest batch here, without a look.
+
+        If something has, this does nothing: the batch finds other numbers. After a new connection
+        to either side there is a look first.
+        """
+        latest = self.relay.latest
+        is_known = latest is not None and self.relay.is_checked(*latest)
+        if self._state_cache is not None or not is_known:
+            return 0
+        return finish(self.relay.carry(latest))
 
     def _repeated(
         self, start: Callable[[RelaySnapshot | None], BatchSteps[int]],

@@ -81,6 +81,9 @@ class Relay:
         self._binder = binder
         self.passed: deque[Passed] = deque(maxlen=1000)
         """The batches that were relayed, until they are taken from here and emitted to hooks."""
+        self.latest: RelaySnapshot | None = None
+        """The state after the latest batch here, as if rows waited; None if that is not known. A
+        batch that begins with it is interrupted if either side has changed since."""
 
     def bind(self, state: RelayState | None = None) -> RelaySnapshot:
         """Read both sides. Raises LedgerUnsuitable if they are not bound to each other.
@@ -121,6 +124,7 @@ class Relay:
         SQLAlchemy's errors.
         """
         state, checkpoint = snapshot or self.bind()
+        self.latest = None
         yield "read"
         if state.unsorted:
             self._relay_store.sort()
@@ -132,6 +136,8 @@ class Relay:
         yield "number taken"
         if page is None:
             return INTERRUPTED
+        if page.number == state.number:
+            return 0
         sent, refused = self._read(page)
         results = self._store().run(
             calls.relay(
@@ -151,6 +157,7 @@ class Relay:
         yield "stamped"
         if not is_last:
             return INTERRUPTED
+        self.latest = _after(state, checkpoint, page.number, stamps=bool(page.rows))
         self.passed.append(_passed(page, sum(each.refusal is not None for each in done + refused)))
         return len(page.rows)
 
@@ -178,6 +185,7 @@ class Relay:
     def bring_back(self, snapshot: RelaySnapshot | None = None) -> BatchSteps[int]:
         """Write the states of a batch of dirty tasks to their rows. Raises as `carry`."""
         state, checkpoint = snapshot or self.bind()
+        self.latest = None
         yield "read"
         if checkpoint.number < state.stamp or not checkpoint.dirty:
             return 0
@@ -195,8 +203,20 @@ class Relay:
         yield "forgotten"
         if not done:
             return INTERRUPTED
+        self.latest = _after(state, checkpoint, number, stamps=bool(changes))
         self.passed.append(Passed(direction=Direction.BACK, rows=len(dirty.entries)))
         return len(dirty.entries)
+
+
+def _after(
+    state: RelayState, checkpoint: RedisCheckpoint, number: int, *, stamps: bool
+) -> RelaySnapshot:
+    """The state after a batch of this number."""
+    stamp = number if stamps else state.stamp
+    return RelaySnapshot(
+        state._replace(number=number, stamp=stamp, waiting=True),
+        checkpoint._replace(number=number),
+    )
 
 
 def _passed(page: RowBatch, refused: int) -> Passed:

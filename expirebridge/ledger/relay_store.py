@@ -108,20 +108,27 @@ class RelayStore:
         return bool(done.rowcount)
 
     def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
-        """Take the next number, and read the rows to relay; None if the state has changed.
+        """Read the rows to relay, and take the next number for them; None if the state has changed.
 
         New rows come first, then lost ones, of these the ended ones first. `seen` is the number of
-        the last batch that the server has seen: what it lost is marked.
+        the last batch that the server has seen: what it lost is marked. If it lost nothing and no
+        rows wait, no number is taken.
         """
-        limit = {**self._own, "b_most": calls.MAX_ROWS}
+        has_lost = seen < expected.stamp
         with self.engine.begin() as connection:
-            number = self._take(connection, expected, stamps=False)
-            if number is None:
-                return None
-            if seen < expected.stamp:
+            number = self._take(connection, expected, stamps=False) if has_lost else None
+            if number is not None:
                 connection.execute(self._statements.mark_lost, {**self._own, "b_seen": seen})
-            rows = connection.execute(self._statements.page, limit).all()
-        return RowBatch(number, rows, rows[0].now if rows else 0)
+            rows = self._page(connection)
+            if not has_lost:
+                if not rows:
+                    return RowBatch(expected.number, rows, 0)
+                number = self._take(connection, expected, stamps=False)
+        return None if number is None else RowBatch(number, rows, rows[0].now if rows else 0)
+
+    def _page(self, connection: Connection) -> Sequence[Row[Any]]:
+        limit = {**self._own, "b_most": calls.MAX_ROWS}
+        return connection.execute(self._statements.page, limit).all()
 
     def _take(self, connection: Connection, expected: RelayState, *, stamps: bool) -> int | None:
         """Take the next number, and with `stamps` note that rows are stamped with it.

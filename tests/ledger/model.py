@@ -270,7 +270,7 @@ class Model:
         yield "read"
         if not waits and seen >= stamp:
             return
-        number = self._take(taken, stamp, seen)
+        number = self._take(taken, stamp, seen) if self.page or seen < stamp else None
         if number is None:
             yield "number taken"
             return
