@@ -82,8 +82,8 @@ class Relay:
         self.passed: deque[Passed] = deque(maxlen=1000)
         """The batches that were relayed, until they are taken from here and emitted to hooks."""
         self.latest: RelaySnapshot | None = None
-        """The state after the latest batch here, as if rows waited; None if that is not known. A
-        batch that begins with it is interrupted if either side has changed since."""
+        """The state after the latest batch that was completed here, as if rows waited. A batch that
+        begins with it is interrupted if either side has changed since."""
 
     def bind(self, state: RelayState | None = None) -> RelaySnapshot:
         """Read both sides. Raises LedgerUnsuitable if they are not bound to each other.
@@ -124,7 +124,6 @@ class Relay:
         SQLAlchemy's errors.
         """
         state, checkpoint = snapshot or self.bind()
-        self.latest = None
         yield "read"
         if state.unsorted:
             self._relay_store.sort()
@@ -185,7 +184,6 @@ class Relay:
     def bring_back(self, snapshot: RelaySnapshot | None = None) -> BatchSteps[int]:
         """Write the states of a batch of dirty tasks to their rows. Raises as `carry`."""
         state, checkpoint = snapshot or self.bind()
-        self.latest = None
         yield "read"
         if checkpoint.number < state.stamp or not checkpoint.dirty:
             return 0
@@ -215,7 +213,7 @@ def _after(
     stamp = number if stamps else state.stamp
     return RelaySnapshot(
         state._replace(number=number, stamp=stamp, waiting=True),
-        checkpoint._replace(number=number),
+        checkpoint._replace(nonce=state.nonce, number=number),
     )
 
 

@@ -1,0 +1,104 @@
+"""After a notification the relay begins without a look: what changed meanwhile is noticed."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from expirebridge import State
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
+from expirebridge.ledger.relay import finish
+from expirebridge.model.row_state import SyncState
+from expirebridge.settings import Settings
+from expirebridge.store.client import Store
+from tests.kit.ledgers import LedgerHarness, restore, snapshot
+from tests.kit.steps import state_of
+from tests.ledger.plans import noted
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def ledger_engine(with_ledger: Settings) -> Iterator[LedgerEngine]:
+    ledger_engine = LedgerEngine(with_ledger)
+    yield ledger_engine
+    ledger_engine.close()
+
+
+@pytest.fixture
+def ours(harness: LedgerHarness, ledger_engine: LedgerEngine, store: Store) -> LedgerPartition:
+    """The relay of a listener that has relayed the row `a`."""
+    ours = ledger_engine.partition(lambda: store)
+    harness.insert("a", HOUR)
+    while ours.relay_once():
+        pass
+    return ours
+
+
+def test_rows_are_read_once(
+    harness: LedgerHarness, ledger_engine: LedgerEngine, ours: LedgerPartition, store: Store
+) -> None:
+    harness.insert("b", HOUR)
+    with noted(ledger_engine.engine) as queries:
+        assert ours.relay_once(in_hurry=True) == 1
+    assert len(queries) == 1
+    assert state_of(store, "b") is State.PENDING
+    assert harness.row("b").todo == SyncState.NOTHING
+
+
+def test_without_rows_no_number_is_taken(harness: LedgerHarness, ours: LedgerPartition) -> None:
+    before = harness.numbers()
+    assert ours.relay_once(in_hurry=True) == 0
+    assert harness.numbers() == before
+
+
+def test_a_batch_of_another_listener_is_noticed(
+    harness: LedgerHarness, ours: LedgerPartition, store: Store
+) -> None:
+    harness.insert("b", HOUR)
+    assert finish(harness.relay().carry()) == 1
+    harness.insert("c", HOUR)
+    assert ours.relay_once(in_hurry=True) == 1
+    assert state_of(store, "c") is State.PENDING
+    number, stamp, seen = harness.numbers()
+    assert number == stamp == seen == harness.row("c").stamp
+
+
+def test_what_the_server_lost_is_relayed_again(
+    harness: LedgerHarness, ours: LedgerPartition, store: Store, client: redis.Redis
+) -> None:
+    before = snapshot(client)
+    harness.insert("b", HOUR)
+    assert ours.relay_once(in_hurry=True) == 1
+    restore(client, before)
+    assert state_of(store, "b") is None
+    harness.insert("c", HOUR)
+    while ours.relay_once(in_hurry=True):
+        pass
+    assert state_of(store, "b") is state_of(store, "c") is State.PENDING
+
+
+def test_a_server_that_was_emptied_is_noticed(
+    harness: LedgerHarness, ours: LedgerPartition, store: Store, client: redis.Redis
+) -> None:
+    client.flushdb()
+    harness.insert("b", HOUR)
+    while ours.relay_once(in_hurry=True):
+        pass
+    assert state_of(store, "a") is state_of(store, "b") is State.PENDING
+
+
+def test_a_database_that_was_restored_to_earlier_stops_the_relay(
+    harness: LedgerHarness, ours: LedgerPartition
+) -> None:
+    passes = harness.made.passes
+    with harness.engine.connect() as connection:
+        saved = connection.execute(passes.select()).one()._mapping
+    harness.insert("b", HOUR)
+    assert ours.relay_once(in_hurry=True) == 1
+    with harness.engine.begin() as connection:
+        connection.execute(passes.update().values(saved))
+    harness.insert("c", HOUR)
+    with pytest.raises(LedgerUnsuitable, match="restored"):
+        ours.relay_once(in_hurry=True)
