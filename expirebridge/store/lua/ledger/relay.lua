@@ -1,10 +1,11 @@
 -- flags: (none: refused whole when memory is full)
--- Applies a batch of ledger rows, all or nothing: creates their tasks, cancels them, moves them, ends them.
+-- Applies a batch of ledger rows, or a part of one, all or nothing: creates their tasks, cancels them, moves them,
+-- ends them.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 the nonce that this database must be bound to ('': none), 3 the nonce of the ledger,
---          4 the number that the last batch here must have, 5 the number of this batch, 6 lease in ms,
---          7 ms to keep a task that ends here, then for each row:
+--          4 the number that the last batch here must have, after the first part its own, 5 the number of this
+--          batch, 6 lease in ms, 7 ms to keep a task that ends here, then for each row:
 --          id, '<generation> <revision>', what ('waits', 'cancel', 'succeeded', 'failed', 'cancelled'),
 --          words: 'moved' if its time is new, 'rebuilt' if this database may have lost it, call,
 --          'in', 'at' or 'never' (paused), ms, n, then n names and values for the record
