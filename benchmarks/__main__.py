@@ -45,7 +45,7 @@ def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> 
     several("--measure", MEASUREMENTS, MEASUREMENTS)
     several("--server", servers, [machine.EMBEDDED])
     parser.add_argument(
-        "--quick", action="store_true", help="fewer tasks and one round, of what is compared"
+        "--quick", action="store_true", help="make fewer tasks, in one round, where that is short"
     )
     parser.add_argument(
         "--rounds", type=int, help="whose median is taken; some measurements have one (default: 3)"
@@ -161,7 +161,7 @@ def measure(todo: list[plan.Step], results: Results, *, piece: bool, beside: str
 
 
 def prepare(contender: Contender, results: Results) -> str:
-    """Make a contender's environment, and note what is in it; return why it cannot be made."""
+    """Install a contender's packages, and note their versions; return the error, if any."""
     environment = Environment(contender)
     try:
         environment.make()

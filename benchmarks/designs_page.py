@@ -23,7 +23,7 @@ def write(records: Records, folder: Path) -> None:
 
 
 def section(name: str, records: Records) -> str:
-    """What stands in a blank of the page, and where it was measured."""
+    """Return the text for a blank of the page, and where it was measured."""
     function, measurements = BLANKS[name]
     if not measurements:
         return function(records)

@@ -25,7 +25,7 @@ class Here:
     """Processor, cores and memory; results of one name are compared with each other."""
     system: str
     commit: str
-    """The last commit that changed what is measured; `-dirty` if the files differ from it."""
+    """The latest commit of the measured files; with `-dirty` if they were changed since."""
 
     @classmethod
     def find(cls) -> Self:

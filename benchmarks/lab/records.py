@@ -101,10 +101,10 @@ class Records:
         return Records({"contenders": contenders, "records": records})
 
     def of(self, measurement: str) -> "Records":
-        """What is to be compared of a measurement: of one machine, either full or quick.
+        """Return the records of a measurement that are compared: of one machine and one size.
 
-        That is where most contenders were measured. Of several, it is the machine that measured
-        last, and there the full size before the quick one.
+        It is the machine and size with the most contenders. Of several with as many, it is the
+        machine that measured last, and there the full size before the quick one.
         """
         sizes: dict[tuple[str, float], list[Record]] = defaultdict(list)
         latest: dict[str, int] = defaultdict(int)

@@ -68,7 +68,7 @@ class Results:
         }
 
     def seconds(self, step: Step) -> float:
-        """About how long a step takes: what it took last, on any machine, else what is usual."""
+        """Estimate how long a step takes, from its latest record, else as its measurement says."""
         of_step = {"measurement": step.measurement.name, "contender": step.contender.name,
                    "variant": dict(step.variant)}  # fmt: skip
         for record in reversed(self.document["records"]):
