@@ -268,7 +268,8 @@ def _place_of(error: BaseException, path: Path) -> str | None:
     """The line that gave this package the value; with its file, if that is not `path`."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if _PACKAGE.parent not in Path(frame.filename).parents:
+        generated = frame.filename == "<string>"  # such as the __init__ of a dataclass
+        if not generated and _PACKAGE.parent not in Path(frame.filename).parents:
             file = "" if Path(frame.filename) == path else f"{frame.filename}, "
             return f"{file}line {frame.lineno}"
     return None

@@ -481,12 +481,13 @@ def test_a_lifespan_that_is_none_is_refused(folder: Path, wrong: str) -> None:
         ("@every('61 * * * *')", "line 3: cron='61 * * * *': '61' is not a valid minute"),
         ("@every('1h', jitter='x')", "line 3: jitter='x'"),
         ("@handler(timeout=0)", "line 3: timeout=0"),
+        ("@handler(retry=Exponential(attempts=0))", "line 3: Exponential(first=1.0, "),
     ],
 )
 def test_a_value_that_is_refused_is_one_line_with_its_place(
     folder: Path, source: str, line: str
 ) -> None:
-    above = "from expirebridge import every, handler\n\n"
+    above = "from expirebridge import Exponential, every, handler\n\n"
     path = put(folder, "shop/mail.py", f"{above}{source}\ndef f(): ...")
     with pytest.raises(HandlersError) as caught:
         Registry.load(folder)
