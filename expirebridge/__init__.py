@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
+    from expirebridge.model.limits import Limit, Rate
     from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.model.task import (
         Change,
@@ -67,6 +68,7 @@ __all__ = [
     "InvalidSetting",
     "InvalidTask",
     "LeftOut",
+    "Limit",
     "Listener",
     "ListenerStuck",
     "Listing",
@@ -75,6 +77,7 @@ __all__ = [
     "Outcome",
     "PartitionsDiffer",
     "PartlyDone",
+    "Rate",
     "Retry",
     "Series",
     "SeriesDeclared",
@@ -121,12 +124,14 @@ _MODULES = {
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
     "LeftOut": "model.task",
+    "Limit": "model.limits",
     "Listing": "model.task",
     "Moving": "model.task",
     "NotPermitted": "errors",
     "PartitionsDiffer": "errors",
     "PartlyDone": "errors",
     "Outcome": "model.task",
+    "Rate": "model.limits",
     "Retry": "model.policies",
     "Series": "series.state",
     "SeriesDeclared": "errors",

@@ -8,8 +8,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.handlers.bound_limits import BoundLimit, bind_limits
 from expirebridge.model.durations import Duration
 from expirebridge.model.keys import check_func
+from expirebridge.model.limits import Limit, Rate, limits_of
 from expirebridge.model.policies import (
     MisfirePolicy,
     MisfireSpec,
@@ -37,6 +39,7 @@ class _Marks:
     aliases: tuple[str, ...] = ()
     typed: bool = False
     process: bool = False
+    limits: tuple[Limit | Rate, ...] = ()
 
 
 class Kind(StrEnum):
@@ -67,6 +70,8 @@ class Handler:
     """Its former names, under which tasks may also call it."""
     in_process: bool = False
     """True if it is called in a process of its own."""
+    limits: tuple[BoundLimit, ...] = ()
+    """Its limits and its rate, in the order in which a task takes its slots."""
     is_declared: bool = False
     """True if `@handler` or HANDLERS marks it."""
 
@@ -87,8 +92,9 @@ class Handler:
         """Describe a function, with what `@handler` says; `listed`: its module's HANDLERS names it.
 
         Raises HandlersError for a generator function, which would never run, for a typed one whose
-        annotations cannot be used, or without pydantic, and for one with `process=True` that is
-        async, or that a new process cannot import by its name.
+        annotations cannot be used, or without pydantic; for one with `process=True` that is async,
+        or that a new process cannot import by its name; and for a limit whose `per` is no argument
+        that can choose a lane.
         """
         if is_generator(function):
             raise HandlersError(
@@ -100,6 +106,10 @@ class Handler:
         typed = typed_arguments(function)
         if marks.process and (fault := _fault_in_process(function)):
             raise HandlersError(f"{place_of(name, function)}: process=True: {fault}")
+        try:
+            limits = bind_limits(marks.limits, function, name)
+        except InvalidTask as error:
+            raise HandlersError(f"{place_of(name, function)}: {error}") from None
         return cls(
             name=name,
             function=function,
@@ -110,6 +120,7 @@ class Handler:
             misfire=marks.misfire,
             aliases=marks.aliases,
             in_process=marks.process,
+            limits=limits,
             is_declared=listed or is_marked(function),
         )
 
@@ -161,6 +172,8 @@ def handler(
     aliases: Sequence[str] = (),
     typed: bool = False,
     process: bool = False,
+    limit: Limit | Sequence[Limit] | None = None,
+    rate: Rate | None = None,
 ) -> Callable[[F], F]: ...
 def handler(
     function: F | None = None,
@@ -173,6 +186,8 @@ def handler(
     aliases: Sequence[str] = (),
     typed: bool = False,
     process: bool = False,
+    limit: Limit | Sequence[Limit] | None = None,
+    rate: Rate | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a function as a handler, and give it a policy of its own.
 
@@ -192,6 +207,10 @@ def handler(
     the timeout. A crash there fails that attempt alone. A new process imports the function by its
     name: it must be defined in its module itself, with `def`.
 
+    `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`, or two limits,
+    one with `per` and one without; `rate` is how many start in a time, such as `Rate(100, "1m")`.
+    Together they are at most two.
+
     Raises InvalidTask for values that cannot be, and for what is no function, such as a
     `functools.partial`: no task could name it.
     """
@@ -202,6 +221,7 @@ def handler(
         aliases=_check_aliases(aliases),
         typed=_check_flag("typed", typed),
         process=_check_flag("process", process),
+        limits=limits_of(limit, rate),
     )
 
     def mark(marked: F) -> F:

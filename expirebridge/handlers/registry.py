@@ -18,6 +18,7 @@ from typing import Self
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
+from expirebridge.handlers.declared_limits import refuse_conflicting_limits
 from expirebridge.handlers.definition import Function, Handler
 from expirebridge.handlers.loading import HandlersFolder, modules_in
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
@@ -32,8 +33,8 @@ class Registry:
     """The handlers by name, with the hooks and lifespans of their modules.
 
     `renames` are aliases beside those that the handlers carry. Raises HandlersError if an alias is
-    the name of a handler, or belongs to two handlers, and if a series that `@every` declares cannot
-    be, or has the id of another.
+    the name of a handler, or belongs to two handlers; if a series that `@every` declares cannot be,
+    or has the id of another; and if handlers share a limit and disagree about it.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Registry:
         hooks: Sequence[Hook] = (),
         lifespans: Sequence[Lifespan] = (),
     ) -> None:
+        refuse_conflicting_limits(handlers.values())
         owners = owners_of_aliases(handlers, renames)
         aliases: dict[str, list[str]] = {name: [] for name in handlers}
         for alias, owner in owners.items():
@@ -78,8 +80,9 @@ class Registry:
         Raises HandlersError if the folder is missing, is not below `app_dir`, or cannot be a
         package's name; if a module fails to import (the message then holds the file's name and the
         traceback), is hidden by another, or is imported under two names; if what is
-        marked or listed cannot be a handler; if an alias is not free, or leads nowhere; or if a
-        series cannot be, has the id of another, or is declared by a function that is no handler.
+        marked or listed cannot be a handler; if an alias is not free, or leads nowhere; if a
+        series cannot be, has the id of another, or is declared by a function that is no handler;
+        or if a limit has no argument to choose a lane, or differs from another of its name.
         """
         handlers: dict[str, Handler] = {}
         hooks: list[Hook] = []

@@ -1,0 +1,114 @@
+"""Limits bound to a handler: the name of each, and the argument that chooses its lane."""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any
+
+from expirebridge.errors import InvalidTask
+from expirebridge.model.limits import Limit, Rate, lane_value
+
+KEYWORD_ONLY = -1
+"""The place of an argument that is given by its name only."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneArgument:
+    """The argument whose value chooses a lane."""
+
+    parameter: str
+    place: int
+    """Its index among positional arguments, from 0, or KEYWORD_ONLY."""
+    default: str | None
+    """The lane's value for a task that does not give the argument; None: there is no default."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLimit:
+    """A limit or a rate of one handler."""
+
+    name: str
+    """Its own name; without one, the handler's name, and after a `:` that of the parameter."""
+    limit: Limit | Rate
+    argument: LaneArgument | None
+    """None: one lane for all tasks."""
+
+    def entry(self) -> list[str | int | None]:
+        """What the database holds of it for each name of the handler."""
+        if self.argument is None:
+            return [self.name]
+        return [self.name, self.argument.place, self.argument.parameter, self.argument.default]
+
+
+def bind_limits(
+    limits: Sequence[Limit | Rate], function: Callable[..., Any], name: str
+) -> tuple[BoundLimit, ...]:
+    """Bind limits to the function of the handler with this name.
+
+    Raises InvalidTask if `per` is no parameter whose value could choose a lane, and if two limits
+    have one name.
+    """
+    bound = tuple(_bind(limit, function, name) for limit in limits)
+    if len(bound) == 2 and bound[0].name == bound[1].name:
+        raise InvalidTask(
+            f"limit=, rate=: both have the name {bound[0].name!r}: give one of them another, such "
+            f"as name={_suggested(name)!r}"
+        )
+    return bound
+
+
+def _bind(limit: Limit | Rate, function: Callable[..., Any], name: str) -> BoundLimit:
+    if limit.per is None:
+        return BoundLimit(limit.name or name, limit, None)
+    argument = _argument(limit.per, function)
+    return BoundLimit(limit.name or f"{name}:{limit.per}", limit, argument)
+
+
+def _argument(per: str, function: Callable[..., Any]) -> LaneArgument:
+    try:
+        parameters = inspect.signature(function).parameters
+    except Exception as error:  # `__signature__` and `__wrapped__` are the user's own
+        raise InvalidTask(f"per={per!r}: the function's signature cannot be read") from error
+    parameter = parameters.get(per)
+    if parameter is None:
+        if any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
+            return LaneArgument(per, KEYWORD_ONLY, None)
+        shown = ", ".join(parameters) or "none"
+        raise InvalidTask(f"per={per!r}: the function has no such parameter; it has: {shown}")
+    if parameter.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
+        stars = "*" if parameter.kind is Parameter.VAR_POSITIONAL else "**"
+        raise InvalidTask(
+            f"per={per!r}: {stars}{per} holds many arguments: name a parameter of its own"
+        )
+    positional = [one for one in parameters.values() if one.kind in _POSITIONAL]
+    place = positional.index(parameter) if parameter in positional else KEYWORD_ONLY
+    return LaneArgument(per, place, _default_value(parameter))
+
+
+_POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
+
+
+def _default_value(parameter: Parameter) -> str | None:
+    default = parameter.default
+    if default is Parameter.empty:
+        return None
+    # An Enum may be a text, too, but is no JSON.
+    if default is None or type(default) in {str, int, bool} or _is_finite(default):
+        try:
+            return lane_value(default)
+        except UnicodeEncodeError:
+            pass
+    raise InvalidTask(
+        f"per={parameter.name!r}: its default {default!r} is not text, a number, True, False or "
+        "None, as JSON has them: give it such a default, or none"
+    )
+
+
+def _is_finite(default: object) -> bool:
+    return type(default) is float and math.isfinite(default)
+
+
+def _suggested(name: str) -> str:
+    return f"{name.rpartition('.')[2]}-rate"
