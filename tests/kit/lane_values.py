@@ -60,6 +60,7 @@ LANE_VALUES = [
     LaneValue("170e-1", "17"),
     LaneValue('"17"', "17"),
     LaneValue('"17.0"', "17.0"),
+    LaneValue('"-0"', "-0"),
     LaneValue("0", "0"),
     LaneValue("-0", "0"),
     LaneValue("-0.0", "0"),
