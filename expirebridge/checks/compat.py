@@ -6,15 +6,13 @@ from functools import partial
 
 from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import Comparison
-from expirebridge.model.task import State
+from expirebridge.model.task import UNCLAIMED, State
 from expirebridge.store.commands import inspection
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.series import series_page
 from expirebridge.store.series_records import NEVER
 from expirebridge.store.task_records import call_of
-
-WAITING = {State.PENDING, State.PAUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,7 @@ class Scope:
 
 
 def scope_of(*, due_within: float | None = None, failed: bool = False) -> Steps[Scope]:
-    """Count what is to be compared: what is pending, paused or running.
+    """Count what is to be compared: what is pending, waiting, paused or running.
 
     `due_within` leaves out paused tasks, and pending ones that are due in so many seconds or later.
     `failed` adds failed tasks, which `run_now` would start again.
@@ -44,7 +42,7 @@ def scope_of(*, due_within: float | None = None, failed: bool = False) -> Steps[
     A running task counts because it is tried again if it fails, or if its listener stops.
     """
     counts: dict[State, int] = {}
-    for state in (State.PENDING, State.PAUSED, State.RUNNING, State.FAILED):
+    for state in (*UNCLAIMED, State.RUNNING, State.FAILED):
         counts[state] = (yield from inspection.count_before(state, [])).total
     if not failed:
         del counts[State.FAILED]
@@ -87,6 +85,6 @@ def _compare_series(comparison: Comparison) -> Steps[None]:
     while cursor != "0":
         page = yield from series_page(cursor or "0", 0)
         for one in page.series:
-            if one.waiting not in WAITING and (one.place < NEVER or "paused" in one.record):
+            if one.waiting not in UNCLAIMED and (one.place < NEVER or "paused" in one.record):
                 comparison.add(inspection.StoredCall(one.id, *call_of(one.record), None))
         cursor = page.cursor

@@ -297,7 +297,7 @@ def of_move(counts: Counts) -> Finding | None:
     idle = "" if moving.idle is None else human(round(moving.idle))
     if not moving.leaves:
         return ok("move", f"tasks arrive {moving.way}" + (f", the last {idle} ago" if idle else ""))
-    tasks = counts.pending + counts.paused + counts.running + counts.failed + counts.succeeded
+    tasks = counts.unfinished + counts.failed + counts.succeeded
     left = tasks + moving.series
     if not left and not moving.on_their_way:
         return ok("move", f"all was moved {moving.way}")

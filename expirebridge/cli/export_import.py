@@ -29,7 +29,7 @@ from expirebridge.migration.importer import Importer, LineCounts
 from expirebridge.migration.sources import job_import
 from expirebridge.migration.sources.job_import import JobLibrary, JobOptions
 from expirebridge.migration.sources.report import ImportReport, SkippedKind
-from expirebridge.model.task import State, from_ms, texts_of
+from expirebridge.model.task import UNCLAIMED, State, from_ms, texts_of
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration
@@ -239,8 +239,6 @@ def _shown(due: int) -> str:
 
 # Export.
 
-WAITING = (State.PENDING, State.PAUSED)
-
 
 def export(
     file: Annotated[
@@ -265,7 +263,7 @@ def export(
         counts = store.run(Operations(settings, Hooks()).count())
         if counts.listeners:
             warn(f"{counts.listeners} listeners beat: what they run meanwhile runs elsewhere, too")
-        with progress_bar("exporting", counts.pending + counts.paused) as advance:
+        with progress_bar("exporting", counts.unfinished - counts.running) as advance:
             unreadable = 0
             for task, state in _waiting(store):
                 line = ndjson.encode(task, state)
@@ -293,7 +291,7 @@ def export(
 
 def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
     """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
-    for state in WAITING:
+    for state in UNCLAIMED:
         pages = Pages(partial(migration.stored_page, state))
         while page := store.run(pages.next()):
             for task in page.tasks:

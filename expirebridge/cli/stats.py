@@ -132,6 +132,7 @@ def _as_data(figures: DatabaseFigures) -> dict[str, Any]:
     return {
         "states": numbers_of(figures.counts),
         "oldest_overdue": figures.health.waited,
+        "oldest_waiting": figures.health.oldest_waiting,
         "listeners": figures.health.listeners,
         "ended_per_minute": round(figures.recent.per_minute, 1),
         "lateness": {"p50": figures.recent.lateness(0.5), "p99": figures.recent.lateness(0.99)},
@@ -156,11 +157,16 @@ def _totals(figures: DatabaseFigures) -> list[Text]:
     return [
         Text(states),
         Text(f"overdue {counts.overdue:,}{waits}", style="red" if health.waited > 30 else ""),
+        *([Text(_waiting(health))] if health.waiting else []),
         Text(f"listeners {counts.listeners}", style="" if counts.listeners else "red"),
         *([Text(f"overdue in partition {', '.join(overdue)}")] if overdue else []),
         *([Text(f"moving {counts.moving.way}")] if counts.moving else []),
         *(Text(f"left out: {text}", style="red") for text in texts_of(figures.left_out)),
     ]
+
+
+def _waiting(health: Health) -> str:
+    return f"waiting {health.waiting:,}, the first for {human(health.oldest_waiting)}"
 
 
 def _pace(figures: DatabaseFigures) -> Text:

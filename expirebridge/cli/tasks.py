@@ -161,7 +161,8 @@ def _change(
 
 def _report(id: str, change: Change, *, as_json: bool) -> None:
     well = change not in {
-        Change.RUNNING, Change.FINISHED, Change.NOT_FOUND, Change.NOT_WATCHED, Change.ELSEWHERE
+        Change.RUNNING, Change.WAITING, Change.FINISHED, Change.NOT_FOUND, Change.NOT_WATCHED,
+        Change.ELSEWHERE,
     }  # fmt: skip
     if as_json:
         print_json({"id": id, "outcome": change})

@@ -23,7 +23,7 @@ from expirebridge.errors import (
     SlotUnserved,
 )
 from expirebridge.hooks import Hooks
-from expirebridge.model.task import Counts, State
+from expirebridge.model.task import UNCLAIMED, Counts, State
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration, reconciling
@@ -38,8 +38,7 @@ EVERY = 0.25
 RETRY_PAUSE = 1.0
 LISTED = 20
 """Most ids that the result names."""
-# Waiting tasks move while listeners run the rest; these move when no listener is left.
-WAITING = (State.PENDING, State.PAUSED)
+# Unclaimed tasks move while listeners run the rest; these move when no listener is left.
 REST = (State.FAILED, State.SUCCEEDED, SERIES)
 # Errors of a server that is away, and comes back.
 _PASSING = (ServerUnreachable, ServerReadOnly, ServerOutOfMemory, SlotMoving, SlotUnserved)
@@ -123,7 +122,7 @@ class Migrator:
         before = self.moved.tasks + self.moved.series + self.moved.stayed
         has_listeners = False
         for partition in range(len(self._nonces)):
-            for state in WAITING:
+            for state in UNCLAIMED:
                 has_listeners |= self._move(partition, state)
             if not has_listeners:
                 for rest in REST:
@@ -176,7 +175,7 @@ class Migrator:
                 self.moved.tasks += 1
 
     def _is_over(self, counts: Counts) -> bool:
-        left = counts.pending + counts.paused + counts.running + counts.failed + counts.succeeded
+        left = counts.unfinished + counts.failed + counts.succeeded
         return not self.has_listeners and not left and not self.plain_keys()
 
     def _walked(self) -> Iterator[list[bytes]]:

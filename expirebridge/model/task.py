@@ -20,6 +20,7 @@ class State(StrEnum):
     """The states of a task. Each has its sorted set in Redis."""
 
     PENDING = "pending"
+    WAITING = "waiting"  # due, but its lane has no slot, its rate no start, or it is on hold
     PAUSED = "paused"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -33,6 +34,8 @@ class State(StrEnum):
 
 
 FINISHED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+UNCLAIMED = (State.PENDING, State.WAITING, State.PAUSED)
+"""The states of an unfinished task that no listener runs."""
 
 
 class Outcome(StrEnum):
@@ -53,6 +56,7 @@ class Change(StrEnum):
     PAUSED = "paused"
     RESUMED = "resumed"
     DUE_NOW = "due now"
+    WAITING = "waiting"  # it is due already and waits for a slot: `run_now` passes over no limit
     REARMED = "rearmed"  # its handler is running: the task runs once more at the new due time
     RUNNING = "running"  # its handler is running; after `cancel`, no further attempt follows
     FINISHED = "finished"
@@ -211,6 +215,8 @@ class Counts:
     """The numbers of tasks in each state, and of live listeners."""
 
     pending: int
+    waiting: int
+    """Tasks that are due and wait for a slot, for a start of a rate, or for the end of a hold."""
     paused: int
     running: int
     succeeded: int
@@ -224,6 +230,11 @@ class Counts:
     """Partitions that could not be asked: their tasks are not counted."""
     moving: Moving | None = None
     """The move of this database, from when one was begun."""
+
+    @property
+    def unfinished(self) -> int:
+        """The tasks that are not finished."""
+        return self.pending + self.waiting + self.paused + self.running
 
 
 def texts_of(left_out: Iterable[LeftOut]) -> list[str]:

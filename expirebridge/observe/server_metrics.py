@@ -113,6 +113,16 @@ def _of_work(health: Health) -> Iterator[GaugeMetricFamily]:
         value=health.waited,
     )
     yield GaugeMetricFamily(
+        "expirebridge_waiting_tasks",
+        "Tasks that are due and wait for a slot, for a start of a rate, or for the end of a hold.",
+        value=health.waiting,
+    )
+    yield GaugeMetricFamily(
+        "expirebridge_oldest_waiting_seconds",
+        "How long ago the first waiting task was due.",
+        value=health.oldest_waiting,
+    )
+    yield GaugeMetricFamily(
         "expirebridge_listeners", "Listeners that send heartbeats.", value=len(health.listeners)
     )
 

@@ -156,7 +156,8 @@ class ChangingOperations(OperationGroup):
     def run_now(self, id: str) -> Command[Change]:
         """Make a task due now; a finished one, failed or not, starts over with new attempts.
 
-        Returns due now, running or not found; or finished, for one of a ledger that was erased.
+        Returns due now, waiting (it is due and waits for a slot; nothing is changed), running or
+        not found; or finished, for one of a ledger that was erased.
         Raises InvalidTask for an illegal id.
         """
         return producing.run_now(keys.check_id(id))

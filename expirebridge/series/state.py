@@ -10,7 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import human
 from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.schedule import Schedule
-from expirebridge.model.task import LeftOut, State, from_ms, to_ms
+from expirebridge.model.task import UNCLAIMED, LeftOut, State, from_ms, to_ms
 from expirebridge.series.records import read_schedule
 from expirebridge.store import task_records
 from expirebridge.store.series_records import NEVER, StoredSeries
@@ -87,7 +87,7 @@ class Series:
         args, kwargs = args_of(encoded)
         tick, last_id = stored.whole("tick"), stored.text("last") or None
         late = stored.whole("late")
-        waits = stored.waiting in {State.PENDING, State.PAUSED}
+        waits = stored.waiting in UNCLAIMED
         return cls(
             id=stored.id,
             func=func,

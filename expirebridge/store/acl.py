@@ -36,7 +36,7 @@ _LISTEN = (
     "zremrangebyscore zrevrange zscore"
 )
 _MOVE = (
-    "exists hexists hgetall pexpiretime rename scan type zcard zcount zrange zrangebyscore "
+    "exists hexists hgetall pexpiretime rename scan scard type zcard zcount zrange zrangebyscore "
     "zremrangebyscore zrevrange zscore"
 )
 _COMMANDS = {
@@ -48,7 +48,7 @@ _COMMANDS = {
 }
 _FEW_WORDS = [
     "cluster|info cluster|slots exec multi role time",
-    "hgetall persist pexpiretime pttl select ttl type zcard",
+    "hgetall persist pexpiretime pttl scard select ttl type zcard",
     "hexists hget rename zscore",
 ]
 _WORDS = {name: words for words, names in enumerate(_FEW_WORDS) for name in names.split()}

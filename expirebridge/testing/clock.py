@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import LONGEST, Duration, check_aware, seconds_of
-from expirebridge.model.task import Change, Task, from_ms, to_ms
+from expirebridge.model.task import UNCLAIMED, Change, Task, from_ms, to_ms
 from expirebridge.producer.bridge import Bridge
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
@@ -18,7 +18,7 @@ from expirebridge.testing import environment, time
 from expirebridge.testing.attempt import Ran
 from expirebridge.testing.environment import INSIDE, OwnLoop, empty_database, led_to
 from expirebridge.testing.errors import TravelError
-from expirebridge.testing.expectations import WAITING, line
+from expirebridge.testing.expectations import line
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.made_tasks import MadeCalls
 from expirebridge.testing.time import PythonClock
@@ -243,7 +243,7 @@ class Clock(MadeCalls):
 
     def __str__(self) -> str:
         now = self.now
-        waiting = [line(task, now) for task in self._made() if task.state in WAITING]
+        waiting = [line(task, now) for task in self._made() if task.state in UNCLAIMED]
         parts = [f"it is {now:%Y-%m-%d %H:%M:%S} UTC on the server's clock"]
         parts += _listed("ran:", [str(ran) for ran in self._traveller.ran[-MOST_SHOWN:]])
         parts += _listed("waits:", waiting[:MOST_SHOWN])

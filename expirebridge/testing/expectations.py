@@ -8,11 +8,10 @@ from typing import Any
 
 from expirebridge.model import keys
 from expirebridge.model.durations import human
-from expirebridge.model.task import State, Task
+from expirebridge.model.task import UNCLAIMED, State, Task
 from expirebridge.testing.attempt import shown
 
 MOST_SHOWN = 5
-WAITING = (State.PENDING, State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ class TaskPattern:
         return found
 
     def _wrong_time(self, task: Task) -> str:
-        if task.state not in WAITING:
+        if task.state not in UNCLAIMED:
             return f"it does not wait: {task.state}"
         late = (task.due - self.now).total_seconds() - (self.due_in or 0)
         if abs(late) <= self.within:
@@ -101,11 +100,11 @@ def complaint(
 
 def line(task: Task, now: datetime) -> str:
     """A task in one line."""
-    if task.state not in WAITING:
+    if task.state not in UNCLAIMED:
         return f"{shown(task)} {task.state}, task {task.id}"
     left = (task.due - now) / timedelta(seconds=1)
     when = f"due in {human(left)}" if left >= 0 else f"due since {human(-left)}"
-    state = "paused, " if task.state is State.PAUSED else ""
+    state = "" if task.state is State.PENDING else f"{task.state}, "
     return f"{shown(task)} {state}{when}, task {task.id}"
 
 

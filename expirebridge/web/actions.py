@@ -15,7 +15,7 @@ from expirebridge.model import keys
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.log_fields import event
 from expirebridge.model.schedule import check_series_id
-from expirebridge.model.task import Change, State
+from expirebridge.model.task import UNCLAIMED, Change, State
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.series.state import Series
 from expirebridge.store.commands import fleet
@@ -94,18 +94,18 @@ class Choice:
     """True if it is hard to undo."""
 
 
-_WAITING = frozenset({State.PENDING, State.PAUSED})
+_UNCLAIMED = frozenset(UNCLAIMED)
 
 CHOICES = {
     choice.name: choice
     for choice in (
-        Choice("run_now", "Run now", _WAITING),
+        Choice("run_now", "Run now", frozenset({State.PENDING, State.PAUSED})),
         Choice("retry", "Retry", frozenset({State.FAILED})),
         Choice("run_again", "Run again", frozenset({State.SUCCEEDED, State.CANCELLED})),
-        Choice("put_off", "Put off", _WAITING, takes_time=True),
-        Choice("pause", "Pause", frozenset({State.PENDING})),
+        Choice("put_off", "Put off", _UNCLAIMED, takes_time=True),
+        Choice("pause", "Pause", frozenset({State.PENDING, State.WAITING})),
         Choice("resume", "Resume", frozenset({State.PAUSED})),
-        Choice("cancel", "Cancel", _WAITING | {State.RUNNING}, grave=True),
+        Choice("cancel", "Cancel", _UNCLAIMED | {State.RUNNING}, grave=True),
     )
 }
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.model import keys
-from expirebridge.model.task import State, Task, texts_of
+from expirebridge.model.task import UNCLAIMED, Task, texts_of
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.overview import Overview, span_in
@@ -104,7 +104,7 @@ async def task_values(context: PageContext, task: Task) -> dict[str, Any]:
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
-        "waits": task.state in {State.PENDING, State.PAUSED},
+        "waits": task.state in UNCLAIMED,
         "series": series_of_tick(task),
     }
 

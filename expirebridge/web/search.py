@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer
 from expirebridge.model import keys
-from expirebridge.model.task import LeftOut, State, Task, to_ms
+from expirebridge.model.task import UNCLAIMED, LeftOut, State, Task, to_ms
 from expirebridge.producer.listing import (
     LAST_RANK,
     PageChunk,
@@ -33,7 +33,6 @@ MAX_SOUGHT = 100_000
 SOUGHT_AT_ONCE = 2_000
 """Ids that one request examines, which is fast: it reads no records."""
 _WAITS = ("", "first", "retry")
-_WAITING = (State.PENDING, State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +97,7 @@ class Search:
     @property
     def can_wait(self) -> bool:
         """True if tasks in its state can wait for an attempt."""
-        return self.state in {None, *_WAITING}
+        return self.state in {None, *UNCLAIMED}
 
     @property
     def narrowed(self) -> bool:
@@ -111,7 +110,7 @@ class Search:
             return False
         if self.wait and self.can_wait:
             waits_for = "retry" if task.attempt else "first"
-            if task.state not in _WAITING or waits_for != self.wait:
+            if task.state not in UNCLAIMED or waits_for != self.wait:
                 return False
         moment = (task.ended or task.due) if task.state.finished else task.due
         early = self.after is not None and moment < self.after
@@ -160,7 +159,7 @@ class Bounds:
             keep = settings.keep_failed if state is State.FAILED else settings.keep_succeeded
         # What is paused, or runs, is looked at at other times than its own: those are few, or all
         # seen.
-        elif state is not State.PENDING:
+        elif state not in {State.PENDING, State.WAITING}:
             return cls(state)
         times = (search.after, search.before)
         return cls(

@@ -45,8 +45,8 @@ def busy(bridge: Bridge, store: Store) -> None:
 def test_stats_tell_states_and_how_each_function_did(url: str) -> None:
     shown = invoke_json("stats", url=url)
     assert shown["states"] == {
-        "pending": 2, "paused": 0, "running": 1, "succeeded": 3, "failed": 2, "cancelled": 0,
-        "overdue": 1, "listeners": 0,
+        "pending": 2, "waiting": 0, "paused": 0, "running": 1, "succeeded": 3, "failed": 2,
+        "cancelled": 0, "overdue": 1, "listeners": 0,
     }  # fmt: skip
     assert shown["running"] == ["at-work"]
     assert shown["oldest_overdue"] >= 0
@@ -56,7 +56,7 @@ def test_stats_tell_states_and_how_each_function_did(url: str) -> None:
     assert (orders["succeeded"], orders["failed"], orders["lateness"]) == (0, 2, None)
     assert 0 <= shown["lateness"]["p50"] <= shown["lateness"]["p99"] == mail["lateness"]
     text = invoke("stats", url=url)
-    assert "pending 2   paused 0   running 1   succeeded 3   failed 2" in text
+    assert "pending 2   waiting 0   paused 0   running 1   succeeded 3   failed 2" in text
     assert "overdue 1, the first for " in text
     assert "\x1b" not in text
     totals, _, recent = text.partition("the last 200 that succeeded, and the last 200 that failed:")

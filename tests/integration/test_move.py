@@ -17,6 +17,7 @@ from expirebridge.errors import InvalidSetting, MoveRefused
 from expirebridge.hooks import Hooks
 from expirebridge.migration.migrator import Migrator
 from expirebridge.model.partitions import PartitionLayout
+from expirebridge.model.task import to_ms
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
@@ -27,6 +28,7 @@ from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.servers import AnyServer
+from tests.kit.waiting import hold_slots, park
 
 HOUR = 3600.0
 MANY = 230  # more than a batch
@@ -216,6 +218,27 @@ def test_while_listeners_beat_they_keep_what_is_due_soon(sides: Sides) -> None:
     assert [*has_listeners, migrator.has_listeners] == [True, False]
     assert new.ids(State.PENDING) == {"soon", "later"}
     assert new.ids(State.FAILED) == {"failed"}
+
+
+@only_one
+def test_a_waiting_task_moves_as_pending_and_out_of_its_lanes(sides: Sides) -> None:
+    old, new = sides
+    for id in ("w", "granted", "other"):
+        old.bridge.make_task("mail.send", [1], 0, id=id)
+    due = park(old.client, "w", "sms=17")
+    park(old.client, "other", "sms=18")
+    hold_slots(old.client, "sms=17", "granted")
+    old.beat()
+    migrator = move(old, new)
+    assert old.ids(State.WAITING) == {"w", "other"}
+    old.leave()
+    migrator.run_pass()
+    assert new.ids(State.PENDING) == {"w", "granted", "other"}
+    task = new.bridge.get("w")
+    assert task is not None
+    assert to_ms(task.due) == due
+    assert not {b"slots", b"queue", b"state"} & {*new.record("w"), *new.record("granted")}
+    assert old.client.keys("expirebridge:lane*") == old.client.keys("expirebridge:queue*") == []
 
 
 @only_one

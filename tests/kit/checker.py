@@ -344,7 +344,7 @@ def _wrong_outcome(
             )
         case State.CANCELLED:
             return None if asked else "it is cancelled, but nobody asked for that"
-        case State.PENDING | State.PAUSED if may_wait:
+        case State.PENDING | State.WAITING | State.PAUSED if may_wait:
             return None
     return f"it is still {task.state}"
 

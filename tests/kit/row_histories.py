@@ -39,7 +39,7 @@ REST = 8.0
 """Seconds in which all is at rest, if it ever is."""
 RETRIES = (0.1,) * 20
 AGREE = {
-    1: {State.PENDING, State.PAUSED, State.RUNNING},
+    1: {State.PENDING, State.WAITING, State.PAUSED, State.RUNNING},
     10: {State.SUCCEEDED},
     20: {State.FAILED},
     30: {State.CANCELLED},

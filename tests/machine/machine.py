@@ -40,7 +40,8 @@ ROWS = (
     "beat", "cancel", "reschedule", "put off", "run_now", "pause", "resume", "raw SET PX",
     "raw SET", "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
 )  # fmt: skip
-COLUMNS = ("absent", *State)
+# No handler of the machine has a limit.
+COLUMNS = ("absent", *(state for state in State if state is not State.WAITING))
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
 EXPIRED = {EventKind.EXPIRED, EventKind.EXPIRED_IN_LEDGER}
 

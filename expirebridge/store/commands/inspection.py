@@ -32,6 +32,10 @@ class Health:
     """Pending tasks whose time has passed."""
     waited: float
     """Seconds that the first of them has waited."""
+    waiting: int
+    """Tasks that wait for a slot, for a start of a rate, or for the end of a hold."""
+    oldest_waiting: float
+    """Seconds since the first of them was due."""
     listeners: list[str]
     """The live ones: `<host>:<pid>:<nonce>`."""
 
@@ -40,7 +44,9 @@ def read_health(lease: float) -> Command[Health]:
     """Read which listeners sent a heartbeat within `lease` seconds, and how long due tasks wait."""
     return script(
         "read_health", milliseconds(lease),
-        read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
+        read=lambda reply: Health(
+            reply[0], reply[1] / 1000, reply[2], reply[3] / 1000, ids_of(reply[4:])
+        ),
         route=Everywhere(_joined_health),
     )  # fmt: skip
 
@@ -50,7 +56,13 @@ def _joined_health(each: Sequence[Health]) -> Health:
     live = [
         name for name in each[0].listeners if all(name in other.listeners for other in each[1:])
     ]
-    return Health(sum(one.overdue for one in each), max(one.waited for one in each), live)
+    return Health(
+        overdue=sum(one.overdue for one in each),
+        waited=max(one.waited for one in each),
+        waiting=sum(one.waiting for one in each),
+        oldest_waiting=max(one.oldest_waiting for one in each),
+        listeners=live,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,7 @@ _CHANGE_CODES = {
     5: Change.NOT_FOUND,
     6: Change.NOT_WATCHED,
     7: Change.ELSEWHERE,
+    8: Change.WAITING,
 }
 
 
@@ -242,7 +243,8 @@ def list_page(
 
 
 COUNTED = (
-    "pending", "paused", "running", "succeeded", "failed", "cancelled", "overdue", "listeners"
+    "pending", "waiting", "paused", "running", "succeeded", "failed", "cancelled", "overdue",
+    "listeners",
 )  # fmt: skip
 """The counters, in the order of the script's reply."""
 

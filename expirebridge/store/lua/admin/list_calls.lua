@@ -19,6 +19,7 @@
 local state, last_score, last_id = ARGV[2], ARGV[3], ARGV[4]
 local highest, count = ARGV[5], tonumber(ARGV[6])
 local set = state_set(state)
+local HAS_DUE = { pending = true, waiting = true } -- their scores are due times
 
 local reply = { false, '', 0 }
 
@@ -44,12 +45,12 @@ local function add_running(id)
   end
 end
 
-local function add_waiting(id, score)
+local function add_other(id, score)
   local record = read(id, { 'args' })
   if not record then
     add(id, false, false, false)
   elseif record.state == state then
-    add(id, record.call, record.args or false, state == 'pending' and score)
+    add(id, record.call, record.args or false, HAS_DUE[state] and score or false)
   end
 end
 
@@ -57,7 +58,7 @@ local from = last_score == '' and 0 or rank_behind(set, last_score, last_id)
 local upto = math.min(from + count, redis.call('ZCOUNT', set, '-inf', highest))
 local found = upto > from and redis.call('ZRANGE', set, from, upto - 1, 'WITHSCORES') or {}
 for at = 1, #found, 2 do
-  if state == 'running' then add_running(found[at]) else add_waiting(found[at], found[at + 1]) end
+  if state == 'running' then add_running(found[at]) else add_other(found[at], found[at + 1]) end
 end
 reply[3] = #found / 2
 if reply[3] == count then reply[1], reply[2] = found[#found], found[#found - 1] end

@@ -9,7 +9,9 @@
 --          next time (-1: there are no more), 1 if this database has forgotten batches that arrived, then
 --          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
 --
--- Tasks that are due soon, and ticks of series, are left to the listeners here while any sends heartbeats: so no task
+-- A waiting task is packed as pending with its due time, and its lanes are left: the other database has its own.
+--
+-- Tasks that are due soon or wait, and ticks of series, are left to the listeners here while any sends heartbeats: so no task
 -- is late because the mover stopped. So is a task whose key is gone before its time: if a client deleted it, a
 -- listener is about to get the event.
 
@@ -24,6 +26,8 @@
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 local SOON, MOST_BYTES = 5000, 262144
+-- What says where a task stands in the lanes of this database.
+local OF_LANES = { state = true, slots = true, queue = true }
 
 local move_key = own_key('move')
 local known = redis.call('HMGET', move_key, 'nonce', 'number', 'to', 'parcel')
@@ -59,7 +63,7 @@ local function way_of(id, record, score)
     return nil
   end
   if attended and (not timer or timer < now + SOON) then return nil end
-  return 'pending', timer or record.state == 'pending' and score or now
+  return 'pending', timer or record.state ~= 'paused' and score or now
 end
 
 local function pack_task(id, score)
@@ -69,7 +73,7 @@ local function pack_task(id, score)
   local record, fields = { state = 'pending' }, {}
   for i = 1, #values, 2 do
     record[values[i]] = values[i + 1]
-    if values[i] ~= 'state' then
+    if not OF_LANES[values[i]] then
       fields[#fields + 1] = values[i]
       fields[#fields + 1] = values[i + 1]
     end
@@ -79,9 +83,35 @@ local function pack_task(id, score)
   return state and { id, state, due, fields }, record
 end
 
+-- Takes a packed task out of the lanes in which it has a slot, and out of that in which it waits.
+local function leave_lanes(id, record)
+  local lanes = {}
+  for lane in string.gmatch(record.slots or '', '[^\n]+') do
+    redis.pcall('SREM', own_key('lane:' .. lane), id)
+    lanes[#lanes + 1] = lane
+  end
+  if record.queue then
+    redis.pcall('ZREM', own_key('queue:' .. record.queue), id)
+    lanes[#lanes + 1] = record.queue
+  end
+  for _, lane in ipairs(lanes) do
+    local load = redis.call('SCARD', own_key('lane:' .. lane)) + redis.call('ZCARD', own_key('queue:' .. lane))
+    if load > 0 then
+      redis.call('ZADD', own_key('lanes'), load, lane)
+    else
+      redis.call('ZREM', own_key('lanes'), lane)
+    end
+  end
+  if lanes[1] then
+    redis.call('ZREM', own_key('grants'), id)
+    redis.call('ZREM', own_key('waits'), id)
+  end
+end
+
 -- Replaces a packed task by the record that stays for a while: see migrated.lua.
 local function leave(id, record)
   redis.call('DEL', trigger_key(id, record))
+  leave_lanes(id, record)
   for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   redis.call('DEL', record_key(id))
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
@@ -104,7 +134,7 @@ end
 
 local pack, go, set = pack_task, leave, state_set(what)
 if what == 'series' then pack, go, set = pack_series, leave_series, series_set() end
-local from = attended and what == 'pending' and now + SOON or '-inf'
+local from = attended and (what == 'pending' or what == 'waiting') and now + SOON or '-inf'
 local ids = redis.call('ZRANGEBYSCORE', set, from, '+inf', 'WITHSCORES', 'LIMIT', skip, count)
 local items, records, bytes = {}, {}, 0
 if #ids > 0 then reply[3] = skip end

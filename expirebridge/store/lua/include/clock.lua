@@ -49,6 +49,9 @@ end
 -- The due time of a task, in ms, even if it has passed. Needs the fields `due` and `left`.
 local function due_of(id, record)
   if record.state == 'paused' then return now + (tonumber(record.left) or 0) end
+  if record.state == 'waiting' then
+    return tonumber(redis.call('ZSCORE', state_set('waiting'), id)) or now
+  end
   if record.state ~= 'pending' then return tonumber(record.due) or now end
   local timer = read_timer(id, record)
   if type(timer) == 'number' then return timer end

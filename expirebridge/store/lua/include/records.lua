@@ -30,7 +30,9 @@
 --   ledger   of a task of a ledger: the generation and the revision of its row, see ledger.lua
 --   history  earlier changes and attempts, see history.lua
 --   left     while paused: the ms that were left until it was due
-local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
+--   slots    lanes in which it holds a slot, one a line: of a running task, or of a pending one with a grant
+--   queue    while waiting: the lane in which it waits
+local STATES = { 'pending', 'waiting', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 -- Least time in ms that a finished record is kept: late events of its key must find it.
 local LATE_EVENTS = 15000
