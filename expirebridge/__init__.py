@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
     from expirebridge.model.limits import Limit, Rate
+    from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
     from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.model.task import (
         Change,
@@ -58,6 +59,7 @@ __all__ = [
     "Call",
     "Change",
     "Counts",
+    "DeclaredLimit",
     "Discard",
     "EmbeddedServerError",
     "ExpirebridgeError",
@@ -67,6 +69,7 @@ __all__ = [
     "HistoryEntry",
     "InvalidSetting",
     "InvalidTask",
+    "Lane",
     "LeftOut",
     "Limit",
     "Listener",
@@ -78,6 +81,7 @@ __all__ = [
     "PartitionsDiffer",
     "PartlyDone",
     "Rate",
+    "QueuePlace",
     "Retry",
     "Series",
     "SeriesDeclared",
@@ -112,6 +116,7 @@ _MODULES = {
     "Call": "handlers",
     "Change": "model.task",
     "Counts": "model.task",
+    "DeclaredLimit": "model.lanes",
     "Discard": "model.policies",
     "EmbeddedServerError": "errors",
     "ExpirebridgeError": "errors",
@@ -121,6 +126,7 @@ _MODULES = {
     "HistoryEntry": "model.task",
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
+    "Lane": "model.lanes",
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
     "LeftOut": "model.task",
@@ -132,6 +138,7 @@ _MODULES = {
     "PartlyDone": "errors",
     "Outcome": "model.task",
     "Rate": "model.limits",
+    "QueuePlace": "model.lanes",
     "Retry": "model.policies",
     "Series": "series.state",
     "SeriesDeclared": "errors",

@@ -225,6 +225,7 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
     fields: dict[str, str | None] = {
         "id": task.id,
         "state": task.state,
+        "queued": str(task.queued) if task.queued else None,
         "func": task.func,
         "args": arguments(task),
         "due": moment(task.due),

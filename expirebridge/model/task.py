@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from expirebridge.model.lanes import QueuePlace
 from expirebridge.model.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,6 +132,8 @@ class Task:
     """How many listeners died, or fell silent, while they ran this attempt."""
     snoozes: int = 0
     """How often its handler raised `Snooze` since the task was made, or ran again by request."""
+    queued: QueuePlace | None = None
+    """Where it stands in line, of a waiting task that was read by `get`."""
     history: tuple[HistoryEntry, ...] = ()
     """The history of a task that was looked up, latest last. Between its creation and its last
     attempt, at most 20 entries are kept."""

@@ -23,7 +23,7 @@ class LoginRole(StrEnum):
 
 
 _SCRIPTS = "eval evalsha time hget hmget"
-_LOOK = "hgetall pexpiretime sscan zcard zcount zrange zrevrange zscore"
+_LOOK = "hgetall pexpiretime scard sscan zcard zcount zrange zrank zrevrange zscore"
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
 _TIMERS = "exec expire expireat multi persist pexpire pexpireat pttl ttl"
@@ -49,7 +49,7 @@ _COMMANDS = {
 _FEW_WORDS = [
     "cluster|info cluster|slots exec multi role time",
     "hgetall persist pexpiretime pttl scard select ttl type zcard",
-    "hexists hget rename zscore",
+    "hexists hget rename zrank zscore",
 ]
 _WORDS = {name: words for words, names in enumerate(_FEW_WORDS) for name in names.split()}
 """How many words follow a command's name; three follow all others."""

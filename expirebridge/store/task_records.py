@@ -9,6 +9,7 @@ import orjson
 
 from expirebridge.model.keys import IN_RECORD, decode_args
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms
+from expirebridge.store.lane_records import place_from
 
 # Reads what happened to a task out of its record.
 
@@ -282,7 +283,7 @@ def task_from(row: Sequence[Any]) -> Task:
 
     What cannot be read is left out, or shown as it is: looking must work above all for bad tasks.
     """
-    id, key, state, due, columns = row
+    id, key, state, due, columns, *place = row
     record = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
     func, inline = split_call(record["call"])
     args, kwargs = args_of(record.get("args", inline))
@@ -297,6 +298,7 @@ def task_from(row: Sequence[Any]) -> Task:
         state=standing,
         due=from_ms(due),
         created=from_ms(made * 1000) if made is not None else None,
+        queued=place_from(place[0]) if place else None,
         history=history_of(record, standing),
         **shown(record),
     )

@@ -1,5 +1,6 @@
 """The pages that show: the overview, the list of tasks, and one task."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -7,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.model import keys
+from expirebridge.model.lanes import QueuePlace, without_value
 from expirebridge.model.task import UNCLAIMED, Task, texts_of
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
@@ -104,9 +106,19 @@ async def task_values(context: PageContext, task: Task) -> dict[str, Any]:
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
+        # The name of a lane has an argument in it.
+        "queued": place_of(task, shown),
         "waits": task.state in UNCLAIMED,
         "series": series_of_tick(task),
     }
+
+
+def place_of(task: Task, shown: Task) -> QueuePlace | None:
+    """Where a task waits, without the lane's value if a redaction hides arguments."""
+    place = shown.queued
+    if place is None or (shown.args, shown.kwargs) == (task.args, task.kwargs):
+        return place
+    return replace(place, lane=without_value(place.lane))
 
 
 def _json(value: object) -> str:

@@ -303,7 +303,7 @@ def test_a_script_that_is_put_together_by_hand_works(bridge: Bridge, client: red
     bridge.watch("watched", "mail.send", [42], ttl="60s")
     assert by_hand(client, "put_off", "", 30_000, "a", "nobody") == [1, 5]
     assert by_hand(client, "beat", "watched") == 1
-    assert by_hand(client, "count", 10_000) == [2, 0, 0, 0, 0, 0, 0, 0]
+    assert by_hand(client, "count", 10_000) == [2, 0, 0, 0, 0, 0, 0, 0, 0]
     [cursor, looked_at, (id, key, *_), _] = by_hand(client, "list", "pending", "", "", "0", 10)
     assert (cursor, looked_at, id, key) == (b"0", 2, b"watched", b"watched:?mail.send?[42]")
     assert client.pttl("a:?mail.send?[42]") > 60_000

@@ -35,7 +35,7 @@ from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
 from tests.kit.servers import AnyServer
 from tests.kit.steps import age, claim, server_ms, settle
-from tests.kit.waiting import park
+from tests.kit.waiting import declare, hold_slots, park
 from tests.kit.witness import Witness, listening, logged, registry_of
 
 RULES = [
@@ -74,6 +74,19 @@ def produce(url: str) -> None:
         assert bridge.beat("w") is Change.MOVED
         made = bridge.make_tasks([{"func": "mail.send", "delay": 60}, {"func": "a.b", "delay": 0}])
         assert len(made) == 2
+
+
+def look_at_lanes(url: str, client: redis.Redis) -> None:
+    """Ask where a task stands in line."""
+    with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
+        bridge.make_task("mail.send", [1], 60, id="waits")
+    declare(client, {"sms": {"most": 1}})
+    hold_slots(client, "sms=17", "x")
+    park(client, "waits", "sms=17")
+    with Bridge(url) as bridge:
+        found = bridge.get("waits")
+        assert found is not None
+        assert str(found.queued) == "waits for a slot of sms=17: 1 of 1 taken, 1st in line"
 
 
 def hold_timer(plain: redis.Redis, key: bytes) -> None:
@@ -356,6 +369,7 @@ async def work_as(
         case LoginRole.PRODUCER:
             produce(url)
             produce_by_functions(url, client)
+            look_at_lanes(url, client)
         case LoginRole.DASHBOARD:
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
@@ -365,6 +379,7 @@ async def work_as(
             steer_series(url, client)
             probe(url, client)
             watch(url)
+            look_at_lanes(url, client)
         case LoginRole.LISTENER:
             listen(url, client)
             await hear(url, client, caplog)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge import Bridge, State
+from expirebridge import Bridge, QueuePlace, State
 from expirebridge.checks.compat import scope_of
 from expirebridge.model.task import from_ms
 from expirebridge.observe.server_metrics import OfTheServer
@@ -15,7 +15,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import inspection
 from expirebridge.store.commands.pages import BEGINNING
 from tests.kit.invoked import invoke, invoke_json
-from tests.kit.waiting import park
+from tests.kit.waiting import declare, hold_slots, park
 
 LANE = "sms=17"
 
@@ -108,3 +108,82 @@ def test_what_was_cancelled_keeps_its_due_time(bridge: Bridge, due: datetime) ->
     assert task is not None
     assert (task.state, task.due) == (State.CANCELLED, due)
     assert bridge.count().waiting == 0
+
+
+# Where it waits
+
+
+def place(bridge: Bridge, id: str = "w") -> str:
+    task = bridge.get(id)
+    assert task is not None
+    return str(task.queued)
+
+
+@pytest.mark.usefixtures("due")
+def test_a_task_says_where_it_stands_in_line(bridge: Bridge, client: redis.Redis) -> None:
+    for n in (1, 2):
+        bridge.make_task("mail.send", [n], 3600, id=f"before-{n}")
+        park(client, f"before-{n}", LANE, due_since=100)
+    hold_slots(client, LANE, "x", "y")
+    assert place(bridge) == "waits for a slot of sms=17: its limit is not declared, 3rd in line"
+    declare(client, {"sms": {"most": 2, "wait": 300_000}})
+    assert place(bridge) == "waits for a slot of sms=17: 2 of 2 taken, 3rd in line"
+    assert place(bridge, "before-2") == "waits for a slot of sms=17: 2 of 2 taken, 2nd in line"
+    declare(client, {"sms": {"interval": 600_000, "burst": 20}})
+    waits = "waits for a start of sms=17: one start every 600ms, 20 at once, 3rd in line"
+    assert place(bridge) == waits
+    task = bridge.get("w")
+    assert task is not None
+    assert task.queued is not None
+    assert (task.queued.lane, task.queued.position, task.queued.held) == (LANE, 3, 2)
+    assert [task.queued for task in bridge.list(state="waiting").tasks] == [None] * 3
+    pending = bridge.get("p")
+    assert pending is not None
+    assert pending.queued is None
+
+
+def test_a_task_on_hold_says_so(bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_task("mail.send", [1], 3600, id="w")
+    park(client, "w", "hold tag customer-9")
+    client.hset("expirebridge:holds", "tag customer-9", "for now")
+    assert place(bridge) == "on hold: tag customer-9, 1st in line"
+    said = b'{"until": 1798000000000, "by": "ann", "reason": "he moves"}'
+    client.hset("expirebridge:holds", "tag customer-9", said)
+    until = "until 2026-12-23 04:26:40 UTC"
+    assert place(bridge) == f"on hold: tag customer-9, {until}, by ann: he moves, 1st in line"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        b"", b"[]", b"7", b'{"most": true}', b'{"most": "2"}', b'{"interval": null}', b"\xff",
+        b'{"most": 1e400}', b'{"most": 1' + b"0" * 30 + b"}",
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("due")
+def test_what_another_client_wrote_there_stops_no_reader(
+    bridge: Bridge, client: redis.Redis, spec: bytes
+) -> None:
+    client.hset("expirebridge:limits", "l sms", spec)
+    assert place(bridge) == "waits for a slot of sms=17: its limit is not declared, 1st in line"
+    for name in (f"queue:{LANE}", f"lane:{LANE}", "limits"):
+        client.set(f"expirebridge:{name}", "x")
+    assert place(bridge) == "waits for a slot of sms=17: its limit is not declared"
+
+
+@pytest.mark.usefixtures("due")
+def test_the_command_says_where_it_waits(url: str, client: redis.Redis) -> None:
+    declare(client, {"sms": {"most": 2}})
+    hold_slots(client, LANE, "x", "y")
+    text = invoke("show", "w", url=url)
+    assert "queued   waits for a slot of sms=17: 2 of 2 taken, 1st in line" in text
+    shown = invoke_json("show", "w", url=url)["queued"]
+    assert (shown["lane"], shown["position"], shown["held"]) == (LANE, 1, 2)
+    assert shown["limit"]["most"] == 2
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 11, 12, 13, 21, 101, 111, 1002])
+def test_places_in_line_are_said_as_people_say_them(number: int) -> None:
+    stands = QueuePlace(lane="x", position=number, held=0, limit=None)
+    endings = {1: "st", 2: "nd", 3: "rd", 21: "st", 101: "st", 1002: "nd"}
+    assert str(stands).endswith(f" {number:,}{endings.get(number, 'th')} in line")

@@ -27,6 +27,7 @@ def test_a_task_has_what_is_shown() -> None:
         "due",
         "created",
         "outcome",
+        "queued",
         "history",
     } | {"completer"}
     assert {field.name for field in fields(Task)} - shown == rest

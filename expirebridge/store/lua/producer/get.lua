@@ -3,12 +3,29 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 id
--- returns  nil, or {id, trigger key, state, due in ms, {name, value, ...}}
+-- returns  nil, or {id, trigger key, state, due in ms, {name, value, ...}}; of a waiting task also the lane in
+--          which it waits: {name, slots taken, tasks before it (-1: it is not in line), the limit, or the hold, as
+--          it was declared, or nil}
 
 -- include names
 -- include records
 -- include views
 
-local record = read(ARGV[2])
+-- Another client may have overwritten any key of a lane.
+local function count_of(result) return type(result) == 'number' and result or nil end
+
+local function place_of(id, lane)
+  local held = string.match(lane, '^hold (.*)$')
+  local spec = held and redis.pcall('HGET', own_key('holds'), held)
+    or redis.pcall('HGET', own_key('limits'), 'l ' .. string.match(lane, '^[^=]*'))
+  return { lane, count_of(redis.pcall('SCARD', own_key('lane:' .. lane))) or 0,
+    count_of(redis.pcall('ZRANK', own_key('queue:' .. lane), id)) or -1,
+    type(spec) == 'string' and spec or false }
+end
+
+local id = ARGV[2]
+local record = read(id, { 'queue' })
 if not record then return false end
-return view(ARGV[2], record.state, tonumber(redis.call('ZSCORE', state_set(record.state), ARGV[2])))
+local reply = view(id, record.state, tonumber(redis.call('ZSCORE', state_set(record.state), id)))
+if reply and record.state == 'waiting' and record.queue then reply[6] = place_of(id, record.queue) end
+return reply
