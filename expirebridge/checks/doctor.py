@@ -30,6 +30,7 @@ from expirebridge.checks.work import (
     check_functions,
     check_health,
     check_library,
+    check_limits,
     check_move,
     check_others_data,
     check_overwritten,
@@ -130,6 +131,7 @@ class _Doctor:
             ("work", check_health(self._database, self._settings)),
             ("functions", _listed(check_functions(lease))),
             ("series", _if_any(check_series(lease))),
+            ("limits", _if_any(check_limits())),
             ("partitions", check_partitions(lease)),
             ("move", _if_any(check_move(lease))),
         ]

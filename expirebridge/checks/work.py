@@ -10,6 +10,7 @@ from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
 from expirebridge.model.keys import InvalidKey, parse_key
+from expirebridge.model.lanes import Lane
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
@@ -20,11 +21,16 @@ from expirebridge.store.client import Database
 from expirebridge.store.commands import fleet, inspection, producing, reconciling
 from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_available
 from expirebridge.store.commands.inspection import Health
+from expirebridge.store.commands.lanes import read_limits
 from expirebridge.store.commands.ledger import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.store.commands.pages import BEGINNING, Pages
 from expirebridge.store.commands.series import series_page
 
 _SAMPLE = 1000
+_LANES = 100
+"""Lanes that are looked at, those with most tasks."""
+BLOCKED = 600.0
+"""Seconds that a task may wait for a slot before its lane is reported."""
 BEHIND = 60.0
 """Seconds after which a tick that was not made, or did not begin, is reported."""
 _LISTEN = "expirebridge listen --tasks FOLDER"
@@ -132,6 +138,38 @@ def check_functions(lease: float) -> Steps[Finding]:
         silent = _plural(known.silent, "listener does", "listeners do")
         fine += f" ({silent} not say what it knows: of tasks to come nothing is known)"
     return ok("functions", fine)
+
+
+def check_limits() -> Steps[Finding | None]:
+    """Check that no lane of a limit stands still, as far as the fullest lanes show.
+
+    None if nothing is limited, or on hold.
+    """
+    found = yield from read_limits(_LANES)
+    if not (found.limits or found.lanes):
+        return None
+    now = from_ms((yield from inspection.read_time()))
+    waiting = _plural(sum(lane.waiting for lane in found.lanes), "task waits", "tasks wait")
+    stuck = [
+        _standing(lane)
+        for lane in found.lanes
+        if not lane.is_hold and lane.oldest_due is not None
+        and (now - lane.oldest_due).total_seconds() > BLOCKED
+    ]  # fmt: skip
+    if stuck:
+        return warning(
+            "limits",
+            f"tasks that were due {human(BLOCKED)} ago wait for a slot of {first_of(stuck)}",
+            "expirebridge limits: raise these limits, or find out why their tasks do not end",
+        )
+    return ok("limits", f"{waiting} for a slot or on hold")
+
+
+def _standing(lane: Lane) -> str:
+    """A lane, and how full it is."""
+    most = lane.limit.most if lane.limit else None
+    taken = f"{lane.held} of {most} taken" if most is not None else str(lane.limit or "no limit")
+    return f"{lane.name} ({taken}, {_plural(lane.waiting, 'waits', 'wait')})"
 
 
 def check_series(lease: float) -> Steps[Finding | None]:

@@ -53,6 +53,7 @@ PANELS = {
         "count": "tasks.count",
         "stats": "stats.stats",
         "top": "stats.top",
+        "limits": "stats.limits",
         "forecast": "forecast.forecast",
         "dashboard": "dashboard.dashboard",
     },

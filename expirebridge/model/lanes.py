@@ -49,6 +49,11 @@ class Lane:
     oldest_due: datetime | None
     """When the first of those that wait was due; None if none waits."""
 
+    @property
+    def is_hold(self) -> bool:
+        """True if its tasks wait for the end of a hold."""
+        return self.name.startswith(HOLD)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuePlace:

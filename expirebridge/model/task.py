@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from expirebridge.model.lanes import QueuePlace
+from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
 from expirebridge.model.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -191,6 +191,18 @@ class Listing:
     """The cursor of the next page, for `list(cursor=...)`. None if the search is complete."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their tasks are not among these."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitListing:
+    """The limits that listeners declared, and the lanes in which most tasks are."""
+
+    limits: list[DeclaredLimit]
+    """All limits, by name."""
+    lanes: list[Lane]
+    """The lanes in which most tasks have a slot or wait, the fullest first; also those of holds."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their lanes are not among these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,13 +10,18 @@ from prometheus_client.registry import Collector
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks
+from expirebridge.model.lanes import Lane, limit_name_of
 from expirebridge.model.task import Counts, Moving, State
 from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection
 from expirebridge.store.commands.inspection import Health
+from expirebridge.store.commands.lanes import read_limits
 from expirebridge.store.partitions import Partitions
+
+MOST_LANES = 10
+"""Lanes that become labels, those with most tasks: there may be one for each customer."""
 
 
 class OfTheServer(Collector):
@@ -58,11 +63,14 @@ class OfTheServer(Collector):
             primary = clients.server_of(store.client)
             first = store.run(operations.list_series(limit=1)).series
             series = [store.run(operations.get_series(id)) for id in self._series]
+            lanes = store.run(read_limits(MOST_LANES)).lanes
         yield _of_states(counts)
         yield _of_primary(primary)
         yield from _of_work(health)
         if counts.moving is not None and counts.moving.leaves:
             yield from _of_move(counts.moving)
+        if lanes:
+            yield from _of_lanes(lanes)
         if several:
             yield from _of_partitions(each)
         if first:
@@ -125,6 +133,26 @@ def _of_work(health: Health) -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily(
         "expirebridge_listeners", "Listeners that send heartbeats.", value=len(health.listeners)
     )
+
+
+def _of_lanes(lanes: Iterable[Lane]) -> Iterator[GaugeMetricFamily]:
+    """The fullest lanes."""
+    held = GaugeMetricFamily(
+        "expirebridge_lane_held_slots",
+        "Tasks that have a slot in one of the fullest lanes.",
+        labels=["limit", "lane"],
+    )
+    waiting = GaugeMetricFamily(
+        "expirebridge_lane_waiting_tasks",
+        "Tasks that wait in one of the fullest lanes.",
+        labels=["limit", "lane"],
+    )
+    for lane in lanes:
+        labels = ["" if lane.is_hold else limit_name_of(lane.name), lane.name]
+        held.add_metric(labels, lane.held)
+        waiting.add_metric(labels, lane.waiting)
+    yield held
+    yield waiting
 
 
 def _of_partitions(partitions: Sequence[Counts]) -> Iterator[GaugeMetricFamily]:

@@ -7,10 +7,13 @@ from datetime import datetime
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
-from expirebridge.model.task import Counts, Listing, State, Task, to_ms
+from expirebridge.model.task import Counts, LimitListing, Listing, State, Task, to_ms
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.store.commands import producing
 from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps
+
+MAX_LANES = 1000
+"""Most lanes that one call reads, which takes the server some milliseconds."""
 
 
 class LookingOperations(OperationGroup):
@@ -83,6 +86,21 @@ class LookingOperations(OperationGroup):
         counts = yield from producing.count(self._settings.lease)
         left_out = yield from LEFT_OUT
         return replace(counts, left_out=left_out) if left_out else counts
+
+    def limits(self, *, lanes: int = 20) -> Steps[LimitListing]:
+        """Return the limits that listeners declared, and the lanes in which most tasks are.
+
+        At most `lanes` of them, the fullest first: how many tasks have a slot, how many wait, and
+        since when the first of these is due. Raises InvalidTask unless `lanes` is from 1 to 1000.
+        Partitions that cannot be asked are left out, and named in `left_out`.
+        """
+        from expirebridge.store.commands.lanes import read_limits  # noqa: PLC0415 - not for making tasks
+
+        if type(lanes) is not int or not 1 <= lanes <= MAX_LANES:
+            raise InvalidTask(f"lanes={lanes!r}: it must be a whole number, 1 to {MAX_LANES:,}")
+        found = yield from read_limits(lanes)
+        left_out = yield from LEFT_OUT
+        return replace(found, left_out=left_out) if left_out else found
 
     def find_failed(
         self,

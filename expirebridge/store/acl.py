@@ -32,7 +32,7 @@ _TALLY = "expire hincrby"
 _STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
 _LISTEN = (
-    "exists hgetall info pexpiretime ping rename scan subscribe type unsubscribe zcard "
+    "exists hgetall info pexpiretime ping rename scan scard subscribe type unsubscribe zcard "
     "zremrangebyscore zrevrange zscore"
 )
 _MOVE = (

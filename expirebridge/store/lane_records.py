@@ -26,10 +26,38 @@ def limit_from(name: str, raw: bytes | None, functions: Sequence[str] = ()) -> D
     )
 
 
+def limits_from(columns: Sequence[bytes]) -> dict[str, DeclaredLimit]:
+    """Read the hash of all limits, as names and values; those that can be read, by their names."""
+    raw = {columns[at]: columns[at + 1] for at in range(0, len(columns), 2)}
+    functions: dict[str, list[str]] = {}
+    for field in sorted(raw):
+        if field.startswith(b"f "):
+            for name in _names_in(raw[field]):
+                functions.setdefault(name, []).append(_text(field[2:]))
+    found: dict[str, DeclaredLimit] = {}
+    for field in sorted(raw):
+        name = _text(field[2:])
+        if field.startswith(b"l ") and (
+            limit := limit_from(name, raw[field], functions.get(name, ()))
+        ):
+            found[name] = limit
+    return found
+
+
+def _names_in(raw: bytes) -> list[str]:
+    """The names of a function's limits: `[[name, place, parameter, default], ...]`."""
+    try:
+        listed = orjson.loads(raw)
+    except ValueError:
+        return []
+    rows = listed if isinstance(listed, list) else []
+    return [row[0] for row in rows if isinstance(row, list) and row and isinstance(row[0], str)]
+
+
 def place_from(row: Sequence[Any]) -> QueuePlace:
     """Read where a waiting task stands from the reply of `get`."""
     name, held, rank, spec = row
-    lane = name.decode(errors="backslashreplace")
+    lane = _text(name)
     is_hold = lane.startswith(HOLD)
     return QueuePlace(
         lane=lane,
@@ -47,6 +75,10 @@ def _hold(raw: bytes | None) -> str:
     words = "" if until is None else f", until {from_ms(int(until)):%Y-%m-%d %H:%M:%S} UTC"
     words += f", by {by}" if by else ""
     return words + (f": {reason}" if reason else "")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="backslashreplace")
 
 
 def _object(raw: bytes | None) -> dict[str, Any]:

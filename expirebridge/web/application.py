@@ -68,6 +68,7 @@ def app(
         settings=settings,
         actions=actions,
         redact=redact or _as_it_is,
+        redacts=redact is not None,
     )
 
     @contextlib.asynccontextmanager
@@ -102,6 +103,7 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
         Route("/tasks", pages.tasks, name="tasks"),
+        Route("/limits", pages.limits, name="limits"),
         Route("/series", series.series, name="series"),
         Route("/series", series.act, methods=["POST"]),
         Route("/find", pages.find),

@@ -42,6 +42,8 @@ class PageContext:
     actions: bool
     """True if the pages have actions."""
     redact: Redact
+    redacts: bool
+    """True if something may be hidden: then what `redact` cannot look at is not shown."""
 
     async def now(self) -> datetime:
         """The server's time, the only clock that is used."""

@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import redis
 from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine
@@ -20,6 +21,7 @@ from expirebridge.settings import Settings
 from tests.kit.half_open import half_open, until_closed
 from tests.kit.processes import Reports, listener, log_of, run, until_logged
 from tests.kit.servers import AnyServer
+from tests.kit.waiting import park
 
 ROOT = Path(__file__).parents[2]
 Numbers = dict[str, dict[tuple[str, ...], float]]
@@ -156,9 +158,11 @@ def test_a_port_that_is_taken_is_said_to_be(folder: Path) -> None:
 
 
 @pytest.fixture
-def families(url: str, bridge: Bridge, tmp_path: Path) -> set[str]:
+def families(url: str, bridge: Bridge, client: redis.Redis, tmp_path: Path) -> set[str]:
     """The names under which Prometheus keeps what is scraped, by family."""
     bridge.schedule("s", "mail.send", every="1h")
+    bridge.make_task("mail.send", [], 60, id="w")
+    park(client, "w", "sms=17")
     counting = Metrics()
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     engine = create_engine(ledger)

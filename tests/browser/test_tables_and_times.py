@@ -15,6 +15,7 @@ from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.ledgers import LedgerHarness
+from tests.kit.waiting import declare, park
 
 pytestmark = IN_CHROMIUM
 
@@ -22,8 +23,8 @@ HOUR = 3_600_000
 WIDTHS = [375, 1600]
 PAGES = {
     "/": 2, "/tasks": 1, "/tasks?state=failed": 1, "/tasks?tag=x": 1, "/task?id=a": 1, "/series": 1,
-    "/series?id=hourly": 1, "/actions": 1, "/ledger?rows=time": 1, "/ledger?rows=refused": 1,
-    "/ledger?ext=ann": 2,
+    "/series?id=hourly": 1, "/limits": 2, "/actions": 1, "/ledger?rows=time": 1,
+    "/ledger?rows=refused": 1, "/ledger?ext=ann": 2,
 }  # fmt: skip
 """The pages, and how many tables each has."""
 CELLS = """() => [...document.querySelectorAll("table")].map((table) => {
@@ -57,6 +58,9 @@ def full(
     harness.insert("kept", HOUR, ext_string="ann")
     harness.insert("bad", params="no JSON", ext_string="ann")
     harness.settle_down()
+    declare(client, {"sms": {"most": 2}})
+    bridge.make_task("mail.send", [1], 3600, id="w")
+    park(client, "w", "sms=17")
     client.zadd("expirebridge:listeners", {"box:77:x": 4_000_000_000_000})
     with served(web.app(url, ledger=ledger, actions=True, loopback_only=True)) as address:
         yield address

@@ -87,6 +87,15 @@ def look_at_lanes(url: str, client: redis.Redis) -> None:
         found = bridge.get("waits")
         assert found is not None
         assert str(found.queued) == "waits for a slot of sms=17: 1 of 1 taken, 1st in line"
+    look_at_limits(url)
+
+
+def look_at_limits(url: str) -> None:
+    """Read the one limit, and its one lane, as metrics do, too."""
+    with Bridge(url) as bridge:
+        [lane] = bridge.limits().lanes
+    assert (lane.held, lane.waiting) == (1, 1)
+    assert lane.limit is not None
 
 
 def hold_timer(plain: redis.Redis, key: bytes) -> None:
@@ -382,6 +391,10 @@ async def work_as(
             look_at_lanes(url, client)
         case LoginRole.LISTENER:
             listen(url, client)
+            declare(client, {"sms": {"most": 1}})
+            hold_slots(client, "sms", "x")
+            client.zadd("expirebridge:queue:sms", {"y": 1})
+            look_at_limits(url)
             await hear(url, client, caplog)
         case LoginRole.MOVER:
             await asyncio.to_thread(carry, url, client)

@@ -202,7 +202,7 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"state": "waiting"}, "state='waiting'"),
+        ({"state": "sleeping"}, "state='sleeping'"),
         ({"state": 1}, "state=1"),
         ({"func": "send"}, "func='send'"),
         ({"tag": "a b"}, "tag 'a b'"),
@@ -214,7 +214,7 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
         ({"cursor": "pending.-1.0"}, "cursor='pending.-1.0'"),
         ({"cursor": "pending.4503599627370496.0"}, "cursor="),  # 2**52, which is no rank
         ({"tag": "t", "cursor": "any.18446744073709551616.0"}, "cursor="),
-        ({"cursor": "waiting.1.0"}, "cursor='waiting.1.0'"),
+        ({"cursor": "sleeping.1.0"}, "cursor='sleeping.1.0'"),
         ({"state": "failed", "cursor": "pending.1.0"}, "cursor='pending.1.0'"),
         ({"tag": "t", "cursor": "pending.1.0"}, "cursor='pending.1.0'"),
     ],

@@ -68,6 +68,7 @@ def test_the_public_names_are_these() -> None:
         "Lane",
         "LeftOut",
         "Limit",
+        "LimitListing",
         "Listener",
         "ListenerStuck",
         "Listing",
