@@ -16,7 +16,9 @@ from tests.kit.logs import Log
 from tests.kit.processes import Reports
 from tests.kit.servers import AnyServer, server_of
 
-pytest_plugins = ["tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printing"]
+pytest_plugins = [
+    "tests.kit.imports", "tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printing",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
