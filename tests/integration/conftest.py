@@ -27,8 +27,8 @@ collect_ignore = (
             "handler_processes",
             "handlers_log",
             "killed_processes",
-            "partitions_away",
             "sentinels",
+            "unavailable_partitions",
         )
     ]
 )

@@ -40,17 +40,23 @@ def pytest_sessionstart() -> None:
 OLDEST = "redis-6.2"
 """The oldest server that is supported: it knows no functions."""
 
-QUICK_FOLDERS = {"unit", "integration", "ledger", "acceptance", "browser"}
+UNITS = "unit"
+"""Where all tests are of the quick part."""
+
+QUICK_FOLDERS = {UNITS, "integration", "ledger", "acceptance", "browser"}
 """Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
 
 DIFFERS = {
     f"test_{name}"
     for name in (
-        "bridge", "checks", "functions", "move", "rights", "running", "series_store", "states",
-        "store",
+        "bridge", "checks", "functions", "rights", "running", "series_store", "states", "store",
     )
 }  # fmt: skip
 """The modules of tests/integration whose result a server between two others could change."""
+
+
+ALIKE = {f"test_{name}" for name in ("embedding", "handler_processes", "handlers_log")}
+"""Those whose result no server could change: one server is enough, and the quick part has it."""
 
 
 def _quick_servers_for(path: Path) -> list[str]:
@@ -65,13 +71,15 @@ def _servers_for(path: Path) -> list[str]:
     if folder == "integration":
         # A container differs from a server of its kind in how it is reached, and in nothing else.
         found = [name for name in NAMES if name != DOCKER or path.stem == "test_bridge"]
+        if path.stem in ALIKE:
+            return found[:1]
         if path.stem in DIFFERS or not PART:
             return found
         return [name for name in found if name in {EMBEDDED, OLDEST}]
     if folder == "conformance":
         wanted = {*FEW, OLDEST} if EMBEDDED in NAMES else {OLDEST}
         return [name for name in NAMES if name in wanted]
-    return FEW if folder == "machine" or ROUNDS > 1 else FEW[:1]
+    return FEW if ROUNDS > 1 or (folder == "machine" and not PART) else FEW[:1]
 
 
 def _databases() -> tuple[str, ...]:
@@ -94,9 +102,10 @@ def _is_quick(item: pytest.Item) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """What has no test of the quick part is not even read for it."""
-    if PART == "quick" and collection_path.parent.name == "tests" and collection_path.is_dir():
-        return collection_path.name not in QUICK_FOLDERS or None
+    """What has no test of the part is not even read for it."""
+    if PART and collection_path.parent.name == "tests" and collection_path.is_dir():
+        folder = collection_path.name
+        return (folder == UNITS if PART == "rest" else folder not in QUICK_FOLDERS) or None
     return None
 
 
