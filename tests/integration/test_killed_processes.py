@@ -13,7 +13,7 @@ from expirebridge.hooks import ProcessEnd
 from tests.kit.handler_processes import open_files, processes_below, zombies_of
 from tests.kit.killed_processes import Killing
 
-KILLS = int(os.environ.get("EXPIREBRIDGE_KILLS", "300"))
+KILLS = int(os.environ.get("EXPIREBRIDGE_KILLS", "100"))
 """`make soak` asks for more."""
 
 
