@@ -105,8 +105,12 @@ def _id_in(cursor: str | None) -> str:
 
 
 def _to_carry(task: Table, ledger: str, kind: RowKind) -> Select[Any]:
+    """Select the first that wait for the relay, in an order that is the same for each page."""
     todo = SyncState.RELAY if kind is RowKind.RELAY else SyncState.REBUILD
-    return BacklogQuery(task, ledger).all(task, NowMs().label("now"), todo=todo)
+    # The index does not have the id. Rows that are equal to it have no order, and the database
+    # would sort all that wait; so as many as are listed are sorted, and one, if there are more.
+    first = BacklogQuery(task, ledger).all(task, todo=todo).limit(MOST_LISTED + 1).subquery()
+    return select(first, NowMs().label("now")).order_by(first.c.slot, first.c.status, first.c.id)
 
 
 def _refused(task: Table, ledger: str) -> Select[Any]:

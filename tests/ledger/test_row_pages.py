@@ -84,20 +84,19 @@ def test_a_page_follows_another_and_none_is_left_out(
     harness: LedgerHarness, made: Tables, look: Look
 ) -> None:
     rows = [
-        {"id": f"r{n:03}", "func": "a.b", "params": "[]", "delay_ms": HOUR, "todo": todo,
-         "ledger": "default"}
+        {"id": f"r{n:03}", "func": "a.b", "params": "[]", "delay_ms": HOUR, "todo": todo}
         for n, todo in enumerate([SyncState.RELAY, SyncState.NOTHING] * 120)
-    ]  # fmt: skip
-    with harness.engine.begin() as connection:
-        connection.execute(insert(made.task), rows)
-    for kind in (RowKind.RELAY, RowKind.TIME):
-        found, cursor, pages = list[str](), None, 0
-        while pages == 0 or cursor is not None:
-            page = look(kind, cursor)
-            found += [row.task.id for row in page.rows]
-            cursor, pages = page.cursor, pages + 1
-        assert pages == 3
-        assert len(found) == len(set(found)) == 120
+    ]
+    # A database that knows how few there are sorts them, in another way for each page.
+    with filled(harness.engine, made.task, rows):
+        for kind in (RowKind.RELAY, RowKind.TIME):
+            found, cursor, pages = list[str](), None, 0
+            while pages == 0 or cursor is not None:
+                page = look(kind, cursor)
+                found += [row.task.id for row in page.rows]
+                cursor, pages = page.cursor, pages + 1
+            assert pages == 3
+            assert len(found) == len(set(found)) == 120
 
 
 def test_rows_of_another_ledger_are_not_listed(
