@@ -119,7 +119,7 @@ def test_the_successor_is_made_once(store: Store, client: redis.Redis) -> None:
 
 
 def test_jitter_puts_off_the_making_of_the_successor_too(store: Store, client: redis.Redis) -> None:
-    tick = server_ms(client) + 30
+    tick = server_ms(client) + 500
     put(store, series("late"), tick, jitter=HOUR)
     put(store, series("soon"), tick, jitter=30)
     assert place_of(client, "late") == tick + HOUR
@@ -147,7 +147,7 @@ def test_the_successor_is_made_whatever_became_of_the_tick(
 
 
 def test_pages_of_due_series_say_that_there_are_more(store: Store, client: redis.Redis) -> None:
-    soon = server_ms(client) + 50
+    soon = server_ms(client) + 500
     for id in ("a", "b", "c"):
         put(store, series(id), soon + HOUR)
     put(store, series("later"), soon + 2 * HOUR)
@@ -236,7 +236,7 @@ def test_what_a_client_or_a_listener_did_to_the_tick_stays(
     store: Store, client: redis.Redis, what: str
 ) -> None:
     began = what in {"running", "retried"}
-    tick = server_ms(client) + (30 if began else HOUR)
+    tick = server_ms(client) + (500 if began else HOUR)
     put(store, series(), tick, tzdata="2026a 0")
     key = f"s@{tick}:?mail.send?[1]"
     if began:
