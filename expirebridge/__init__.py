@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         HandlersError,
         InvalidSetting,
         InvalidTask,
+        LimitsNeedOnePartition,
         ListenerStuck,
         NotPermitted,
         PartitionsDiffer,
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
-    from expirebridge.model.limits import Limit, Rate
+    from expirebridge.model.hold import Hold
     from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
-    from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
+    from expirebridge.model.limits import Limit, Rate
+    from expirebridge.model.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.model.task import (
         Change,
         Counts,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncBridge",
     "Bridge",
+    "Busy",
     "Call",
     "Change",
     "Counts",
@@ -68,12 +71,14 @@ __all__ = [
     "FormatTooNew",
     "HandlersError",
     "HistoryEntry",
+    "Hold",
     "InvalidSetting",
     "InvalidTask",
     "Lane",
     "LeftOut",
     "Limit",
     "LimitListing",
+    "LimitsNeedOnePartition",
     "Listener",
     "ListenerStuck",
     "Listing",
@@ -82,8 +87,8 @@ __all__ = [
     "Outcome",
     "PartitionsDiffer",
     "PartlyDone",
-    "Rate",
     "QueuePlace",
+    "Rate",
     "Retry",
     "Series",
     "SeriesDeclared",
@@ -115,6 +120,7 @@ __all__ = [
 _MODULES = {
     "AsyncBridge": "producer.bridge",
     "Bridge": "producer.bridge",
+    "Busy": "model.policies",
     "Call": "handlers",
     "Change": "model.task",
     "Counts": "model.task",
@@ -126,6 +132,7 @@ _MODULES = {
     "FormatTooNew": "errors",
     "HandlersError": "errors",
     "HistoryEntry": "model.task",
+    "Hold": "model.hold",
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
     "Lane": "model.lanes",
@@ -134,14 +141,15 @@ _MODULES = {
     "LeftOut": "model.task",
     "Limit": "model.limits",
     "LimitListing": "model.task",
+    "LimitsNeedOnePartition": "errors",
     "Listing": "model.task",
     "Moving": "model.task",
     "NotPermitted": "errors",
     "PartitionsDiffer": "errors",
     "PartlyDone": "errors",
     "Outcome": "model.task",
-    "Rate": "model.limits",
     "QueuePlace": "model.lanes",
+    "Rate": "model.limits",
     "Retry": "model.policies",
     "Series": "series.state",
     "SeriesDeclared": "errors",

@@ -27,7 +27,7 @@ ExpirebridgeError
     └── PartitionsDiffer     the database has another number of partitions
 
 `expirebridge.model.policies` has the exceptions that a handler raises to control its own task:
-`Retry`, `Snooze`, `Discard`.
+`Retry`, `Snooze`, `Busy`, `Discard`.
 """
 
 from collections.abc import Sequence
@@ -205,6 +205,18 @@ class PartitionsDiffer(ServerError):
         self.count = count
         """How many it has."""
         self.asked = asked
+
+
+class LimitsNeedOnePartition(ServerError):
+    """Handlers have limits, and the database has several partitions; nothing was claimed."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"the database has {_partitions(count)}, and limits need a database of one: a task's "
+            "id decides where it is, so no partition could count what runs in the others. Use a "
+            "database of one partition for handlers with limits (in a cluster, give it a prefix "
+            "with a tag of its own, such as {limited}), or remove limit= and rate="
+        )
 
 
 def _partitions(count: int) -> str:

@@ -15,7 +15,7 @@ class End(StrEnum):
     SUCCEEDED = "succeeded"
     RETRY = "retry"  # it failed, and will be attempted again
     FAILED = "failed"  # it failed for good
-    SNOOZED = "snoozed"  # not counted: its handler asked to be called later, by `Snooze`
+    SNOOZED = "snoozed"  # not counted: its handler asked to be called later, by `Snooze` or `Busy`
     RELEASED = "released"  # given back, not counted: the listener stops, or lacks the function
     REFUSED = "refused"  # the lease had lapsed: another listener has the task, or had it
 
@@ -85,9 +85,9 @@ class Ended:
     """Why it did not succeed, with a traceback. That may show the task's arguments."""
     brief: str = ""
     """The same for the log: only the type of the exception that the handler raised. The reason that
-    it gave to `Retry`, `Snooze` or `Discard` is included."""
+    it gave to `Retry`, `Snooze`, `Busy` or `Discard` is included."""
     error: BaseException | None = None
-    """What the handler raised, if that is why: not `Retry`, `Snooze` or `Discard`, which are
+    """What the handler raised, if that is why; `Retry`, `Snooze`, `Busy` and `Discard` are
     answers."""
 
 

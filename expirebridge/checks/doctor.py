@@ -29,6 +29,7 @@ from expirebridge.checks.topology import (
 from expirebridge.checks.work import (
     check_functions,
     check_health,
+    check_holds,
     check_library,
     check_limits,
     check_move,
@@ -132,6 +133,7 @@ class _Doctor:
             ("functions", _listed(check_functions(lease))),
             ("series", _if_any(check_series(lease))),
             ("limits", _if_any(check_limits())),
+            ("holds", _if_any(check_holds(self._database.prefix, lease))),
             ("partitions", check_partitions(lease)),
             ("move", _if_any(check_move(lease))),
         ]

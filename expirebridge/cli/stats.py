@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,19 +16,15 @@ from expirebridge.cli.output import (
     moment,
     numbers_of,
     print_json,
-    print_line,
     print_shown,
-    print_table,
     show_live,
     table_of,
-    warn_of,
 )
 from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.task import Counts, LeftOut, State, Task, texts_of
 from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
-from expirebridge.producer.bridge import Bridge
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection
@@ -128,47 +123,6 @@ def store_of(settings: Settings) -> Partitions:
 def probe_store_of(settings: Settings) -> Partitions:
     """A store for a command that examines the server."""
     return Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
-
-
-def limits(
-    lanes: Annotated[int, typer.Option(help="The most lanes to show: 1 to 1000.")] = 20,
-    url: Url = None,
-    prefix: Prefix = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the limits of the handlers, and the lanes in which most tasks are.
-
-    A lane is one value of a limit. Tasks in a lane have a slot, or wait for one. The names of lanes
-    contain arguments of tasks.
-
-    Example: expirebridge limits
-
-    Example: expirebridge limits --json | jq '.lanes[] | select(.waiting > 0) | .name'
-    """
-    with Bridge(url, prefix=prefix) as bridge:
-        found = bridge.limits(lanes=lanes)
-    if as_json:
-        told = asdict(found)
-        del told["left_out"]
-        return print_json(told | left_out_as_data(found.left_out))
-    warn_of(found.left_out)
-    if not (found.limits or found.lanes):
-        return print_line("no handler has a limit")
-    print_table(
-        ("limit", "numbers", "functions"),
-        [(one.name, str(one), " ".join(one.functions)) for one in found.limits],
-    )
-    print_line()
-    return print_table(
-        ("lane", "taken", "of", "waiting", "oldest due"),
-        [
-            (
-                lane.name, str(lane.held), str(lane.limit.most or "") if lane.limit else "",
-                f"{lane.waiting:,}", moment(lane.oldest_due) or "",
-            )
-            for lane in found.lanes
-        ],
-    )  # fmt: skip
 
 
 # As data

@@ -59,7 +59,7 @@ def beat(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     Example: expirebridge beat backup
     """
     with Bridge(url) as bridge:
-        _report(id, bridge.beat(id), as_json=as_json)
+        report_change(id, bridge.beat(id), as_json=as_json)
 
 
 def cancel(
@@ -91,7 +91,9 @@ def reschedule(
     Example: expirebridge reschedule order-17 --in 2h
     """
     with Bridge(url) as bridge:
-        _report(id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json)
+        report_change(
+            id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json
+        )
 
 
 def put_off(
@@ -139,7 +141,7 @@ def run(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     Example: expirebridge run order-17
     """
     with Bridge(url) as bridge:
-        _report(id, bridge.run_now(id), as_json=as_json)
+        report_change(id, bridge.run_now(id), as_json=as_json)
 
 
 def _change(
@@ -154,15 +156,16 @@ def _change(
     if (id is None) == (tag is None):
         raise typer.BadParameter("give either an id or --tag")
     if id is not None:
-        return _report(id, one(id), as_json=as_json)
+        return report_change(id, one(id), as_json=as_json)
     done = all_of(tag, progress=print_progress)
     return print_counts(done, as_json=as_json)
 
 
-def _report(id: str, change: Change, *, as_json: bool) -> None:
+def report_change(id: str, change: Change, *, as_json: bool) -> None:
+    """Print what became of a task; exit with an error if it was not changed."""
     well = change not in {
         Change.RUNNING, Change.WAITING, Change.FINISHED, Change.NOT_FOUND, Change.NOT_WATCHED,
-        Change.ELSEWHERE,
+        Change.ELSEWHERE, Change.UNCHANGED,
     }  # fmt: skip
     if as_json:
         print_json({"id": id, "outcome": change})

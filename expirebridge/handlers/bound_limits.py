@@ -30,16 +30,27 @@ class BoundLimit:
     """A limit or a rate of one handler."""
 
     name: str
-    """Its own name; without one, the handler's name, and after a `:` that of the parameter."""
+    """Its own name; without one, the handler's name, and after a `:` that of the parameter; a
+    rate's ends in `#rate`."""
     limit: Limit | Rate
     argument: LaneArgument | None
     """None: one lane for all tasks."""
+    tenant: LaneArgument | None = None
+    """The argument whose values take turns; None: the first due is the first."""
 
     def entry(self) -> list[str | int | None]:
         """What the database holds of it for each name of the handler."""
-        if self.argument is None:
-            return [self.name]
-        return [self.name, self.argument.place, self.argument.parameter, self.argument.default]
+        if self.tenant is not None:
+            return [self.name, *_entry(self.argument), *_entry(self.tenant)]
+        if self.argument is not None:
+            return [self.name, *_entry(self.argument)]
+        return [self.name]
+
+
+def _entry(argument: LaneArgument | None) -> tuple[int | None, str | None, str | None]:
+    if argument is None:
+        return None, None, None
+    return argument.place, argument.parameter, argument.default
 
 
 def bind_limits(
@@ -53,44 +64,46 @@ def bind_limits(
     bound = tuple(_bind(limit, function, name) for limit in limits)
     if len(bound) == 2 and bound[0].name == bound[1].name:
         raise InvalidTask(
-            f"limit=, rate=: both have the name {bound[0].name!r}: give one of them another, such "
-            f"as name={_suggested(name)!r}"
+            f"limit=, rate=: both have the name {bound[0].name!r}: give one of them another"
         )
     return bound
 
 
 def _bind(limit: Limit | Rate, function: Callable[..., Any], name: str) -> BoundLimit:
-    if limit.per is None:
-        return BoundLimit(limit.name or name, limit, None)
-    argument = _argument(limit.per, function)
-    return BoundLimit(limit.name or f"{name}:{limit.per}", limit, argument)
+    argument = None if limit.per is None else _argument(limit.per, function)
+    fair = limit.fair if isinstance(limit, Limit) else None
+    tenant = None if fair is None else _argument(fair, function, name="fair")
+    own = name if limit.per is None else f"{name}:{limit.per}"
+    if isinstance(limit, Rate):
+        own += "#rate"
+    return BoundLimit(limit.name or own, limit, argument, tenant)
 
 
-def _argument(per: str, function: Callable[..., Any]) -> LaneArgument:
+def _argument(per: str, function: Callable[..., Any], name: str = "per") -> LaneArgument:
     try:
         parameters = inspect.signature(function).parameters
     except Exception as error:  # `__signature__` and `__wrapped__` are the user's own
-        raise InvalidTask(f"per={per!r}: the function's signature cannot be read") from error
+        raise InvalidTask(f"{name}={per!r}: the function's signature cannot be read") from error
     parameter = parameters.get(per)
     if parameter is None:
         if any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
             return LaneArgument(per, KEYWORD_ONLY, None)
         shown = ", ".join(parameters) or "none"
-        raise InvalidTask(f"per={per!r}: the function has no such parameter; it has: {shown}")
+        raise InvalidTask(f"{name}={per!r}: the function has no such parameter; it has: {shown}")
     if parameter.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
         stars = "*" if parameter.kind is Parameter.VAR_POSITIONAL else "**"
         raise InvalidTask(
-            f"per={per!r}: {stars}{per} holds many arguments: name a parameter of its own"
+            f"{name}={per!r}: {stars}{per} holds many arguments: name a parameter of its own"
         )
     positional = [one for one in parameters.values() if one.kind in _POSITIONAL]
     place = positional.index(parameter) if parameter in positional else KEYWORD_ONLY
-    return LaneArgument(per, place, _default_value(parameter))
+    return LaneArgument(per, place, _default_value(parameter, name))
 
 
 _POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 
 
-def _default_value(parameter: Parameter) -> str | None:
+def _default_value(parameter: Parameter, name: str) -> str | None:
     default = parameter.default
     if default is Parameter.empty:
         return None
@@ -101,14 +114,10 @@ def _default_value(parameter: Parameter) -> str | None:
         except UnicodeEncodeError:
             pass
     raise InvalidTask(
-        f"per={parameter.name!r}: its default {default!r} is not text, a number, True, False or "
+        f"{name}={parameter.name!r}: its default {default!r} is not text, a number, True, False or "
         "None, as JSON has them: give it such a default, or none"
     )
 
 
 def _is_finite(default: object) -> bool:
     return type(default) is float and math.isfinite(default)
-
-
-def _suggested(name: str) -> str:
-    return f"{name.rpartition('.')[2]}-rate"

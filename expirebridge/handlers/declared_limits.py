@@ -1,6 +1,8 @@
 """The limits of all handlers: checked against each other, and as a listener declares them."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Self
 
 import orjson
 
@@ -39,9 +41,21 @@ def _kind(bound: BoundLimit) -> tuple[bytes, bool]:
     return bound.limit.encode(), bound.argument is None
 
 
-def has_limits(handlers: Mapping[str, Handler]) -> bool:
-    """True if any of the handlers has a limit or a rate."""
-    return any(handler.limits for handler in handlers.values())
+class LimitsDeclaration(NamedTuple):
+    """What a listener declares of the limits of its handlers."""
+
+    fingerprint: str
+    """Identifies the fields; empty if no handler has a limit."""
+    fields: list[tuple[str, bytes]]
+    """For the hash `limits`."""
+
+    @classmethod
+    def of(cls, handlers: Mapping[str, Handler]) -> Self:
+        """Describe the limits of these handlers, by every name that tasks may use."""
+        fields = declaration(handlers)
+        if not any(handler.limits for handler in handlers.values()):
+            return cls("", fields)
+        return cls(hashlib.sha256(repr(fields).encode()).hexdigest()[:16], fields)
 
 
 def declaration(handlers: Mapping[str, Handler]) -> list[tuple[str, bytes]]:

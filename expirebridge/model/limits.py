@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha1
+from typing import Literal
 
 import orjson
 
@@ -28,6 +29,14 @@ class Limit:
     Raises InvalidTask unless `most` is a whole number from 1 to 1,000,000, `per` could be the name
     of a parameter, `name` has 1 to 100 characters from `A-Z a-z 0-9 _ -`, and `wait` is a duration
     of at least 1 ms.
+
+    `fair` is the name of a parameter, too: the values of this argument take turns at the slots, so
+    that no customer waits for all tasks of another. `Bridge.weight` gives one more turns.
+
+    With `ordered`, which needs `most=1`, the tasks of a lane run one after the other by their due
+    time, then id: the next one begins when one has ended for good, after its retries. If it fails,
+    the next one begins, or with `on_failed="hold"` none, until the failed one is run again with
+    success, or `expirebridge limits pass` lets the others go on.
     """
 
     most: int
@@ -35,18 +44,40 @@ class Limit:
     per: str | None = None
     name: str | None = None
     wait: Duration | None = None
+    fair: str | None = None
+    ordered: bool = False
+    on_failed: Literal["next", "hold"] = "next"
 
     def __post_init__(self) -> None:
         _check_number(self.most, name="most")
         _check_names(self.per, self.name)
+        if self.fair is not None:
+            _check_names(self.fair, None, name="fair")
+        if self.on_failed not in {"next", "hold"}:
+            raise InvalidTask(f"on_failed={self.on_failed!r}: write 'next' or 'hold'")
+        if self.ordered and self.most != 1:
+            raise InvalidTask(
+                f"most={self.most}: tasks that run in order run one at a time: most=1, or leave "
+                "out ordered="
+            )
+        if self.ordered and self.fair is not None:
+            raise InvalidTask(f"fair={self.fair!r}: tasks in order take no turns: leave one out")
+        if self.on_failed == "hold" and not self.ordered:
+            raise InvalidTask("on_failed='hold': it needs ordered=True")
         if self.wait is not None and _in_ms(self.wait) < 1:
             raise InvalidTask(f"wait={self.wait!r}: it must be at least 1ms")
 
     def encode(self) -> bytes:
         """The numbers as JSON, for the database: `wait` in ms."""
-        if self.wait is None:
-            return orjson.dumps({"most": self.most})
-        return orjson.dumps({"most": self.most, "wait": _in_ms(self.wait)})
+        numbers: dict[str, int] = {"most": self.most}
+        if self.wait is not None:
+            numbers["wait"] = _in_ms(self.wait)
+        words = {
+            "fair": self.fair is not None,
+            "ordered": self.ordered,
+            "blocks": self.on_failed == "hold",
+        }
+        return orjson.dumps(numbers | {word: True for word, said in words.items() if said})
 
 
 @dataclass(frozen=True)
@@ -102,11 +133,11 @@ def _check_number(value: object, *, name: str) -> None:
         raise InvalidTask(f"{name}={value!r}: it must be a whole number, 1 to {MOST}")
 
 
-def _check_names(per: object, name: object) -> None:
+def _check_names(per: object, own: object, name: str = "per") -> None:
     if per is not None and not (isinstance(per, str) and per.isidentifier()):
-        raise InvalidTask(f"per={per!r}: give the name of a parameter, such as 'customer'")
-    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InvalidTask(f"name={name!r}: a limit's name has 1 to 100 characters from A-Za-z0-9_-")
+        raise InvalidTask(f"{name}={per!r}: give the name of a parameter, such as 'customer'")
+    if own is not None and not (isinstance(own, str) and _NAME.fullmatch(own)):
+        raise InvalidTask(f"name={own!r}: a limit's name has 1 to 100 characters from A-Za-z0-9_-")
 
 
 def _in_ms(wait: Duration) -> int:
@@ -119,9 +150,9 @@ def _in_ms(wait: Duration) -> int:
 def limits_of(limit: Limit | Sequence[Limit] | None, rate: Rate | None) -> tuple[Limit | Rate, ...]:
     """Return the limits of a handler in the order in which a task takes its slots.
 
-    That is the rate, the limit with `per`, the limit without: a task that has a slot in one lane
-    and waits for the next is then never in a circle of such tasks. Raises InvalidTask for more than
-    two in all, and for two limits that both have `per`, or both lack it.
+    That is the ordered limit, the rate, the limit with `per`, the limit without: tasks that have a
+    slot in one lane and wait for the next are then never in a circle. Raises InvalidTask for more
+    than two in all, and for two limits that both have `per`, or both lack it.
     """
     limits = _listed(limit)
     if rate is not None and not isinstance(rate, Rate):
@@ -134,7 +165,12 @@ def limits_of(limit: Limit | Sequence[Limit] | None, rate: Rate | None) -> tuple
         raise InvalidTask(
             f"limit={limit!r}: two limits {which} `per`: give one with it and one without"
         )
-    return tuple(sorted(both, key=lambda one: (isinstance(one, Limit), one.per is None)))
+    return tuple(sorted(both, key=_turn))
+
+
+def _turn(one: Limit | Rate) -> tuple[bool, bool, bool]:
+    is_ordered = isinstance(one, Limit) and one.ordered
+    return not is_ordered, isinstance(one, Limit), one.per is None
 
 
 def _listed(limit: object) -> tuple[Limit, ...]:

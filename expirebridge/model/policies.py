@@ -206,6 +206,37 @@ def _snooze(
     return kind(after, reason, times=times, until=until)
 
 
+class Busy(Exception):
+    """Raised by a handler to let a lane of its rate rest, for all listeners; no attempt is used.
+
+    For a provider that says "too many requests". `after` is seconds, a timedelta, or text such as
+    "30s": until then no task of the lane starts, and afterwards they start at the rate, without a
+    burst. `per` is that of the handler's `Rate`: the lane is the one of this task. The task itself
+    is due again then, as after `Snooze`.
+
+    Raises InvalidTask if `after` is not a duration, or `per` could not be the name of a parameter.
+    If the handler has no such rate, the attempt counts as a failure.
+    """
+
+    def __init__(
+        self, after: float | timedelta | str, reason: str = "", *, per: str | None = None
+    ) -> None:
+        self.after = seconds_of(after, name="after")
+        if per is not None and not (isinstance(per, str) and per.isidentifier()):
+            raise InvalidTask(f"per={per!r}: give the name of a parameter, such as 'account'")
+        self.per = per
+        self.reason = reason
+        super().__init__(reason or f"busy for {self.after:g} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _busy, (type(self), self.after, self.reason, self.per)
+
+
+def _busy(kind: type[Busy], after: float, reason: str, per: str | None) -> Busy:
+    """Make one again that was pickled."""
+    return kind(after, reason, per=per)
+
+
 class Discard(Exception):
     """Raised by a handler to fail its task at once, without further attempts."""
 

@@ -68,6 +68,8 @@ class Change(StrEnum):
     NOT_FAILED = "not failed"
     REMOVED = "removed"  # a series, and its waiting tick
     DECLARED = "declared"  # a series is not removed: a listener's handlers declare it
+    PASSED = "passed"  # it has failed, and keeps the others of its lane waiting no longer
+    UNCHANGED = "unchanged"  # it has no slot to give up
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +133,10 @@ class Task:
     lapses: int = 0
     """How many listeners died, or fell silent, while they ran this attempt."""
     snoozes: int = 0
-    """How often its handler raised `Snooze` since the task was made, or ran again by request."""
+    """How often its handler raised `Snooze` or `Busy` since the task was made, or ran again by
+    request."""
+    waited: float = 0.0
+    """Seconds for which it has waited for slots of its limits since it was due."""
     queued: QueuePlace | None = None
     """Where it stands in line, of a waiting task that was read by `get`."""
     history: tuple[HistoryEntry, ...] = ()

@@ -62,11 +62,13 @@ class OfTheServer(Collector):
             health = store.run(inspection.read_health(settings.lease))
             primary = clients.server_of(store.client)
             first = store.run(operations.list_series(limit=1)).series
+            held = sum(hold.waiting for hold in store.run(operations.holds()))
             series = [store.run(operations.get_series(id)) for id in self._series]
             lanes = store.run(read_limits(MOST_LANES)).lanes
         yield _of_states(counts)
         yield _of_primary(primary)
         yield from _of_work(health)
+        yield _of_holds(held)
         if counts.moving is not None and counts.moving.leaves:
             yield from _of_move(counts.moving)
         if lanes:
@@ -153,6 +155,12 @@ def _of_lanes(lanes: Iterable[Lane]) -> Iterator[GaugeMetricFamily]:
         waiting.add_metric(labels, lane.waiting)
     yield held
     yield waiting
+
+
+def _of_holds(held: int) -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "expirebridge_held_tasks", "Due tasks that wait for the end of a hold.", value=held
+    )
 
 
 def _of_partitions(partitions: Sequence[Counts]) -> Iterator[GaugeMetricFamily]:

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from expirebridge.errors import PartlyDone
+from expirebridge.errors import InvalidTask, PartlyDone
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.task import Change
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.producer.new_task import when_of
-from expirebridge.store.commands import producing
+from expirebridge.store.commands import lanes, producing
 from expirebridge.store.commands.call import BATCH, Command, Steps, batches, only
 
 Progress = Callable[[Mapping[Change, int]], None]
@@ -161,6 +161,27 @@ class ChangingOperations(OperationGroup):
         Raises InvalidTask for an illegal id.
         """
         return producing.run_now(keys.check_id(id))
+
+    def let_pass(self, id: str) -> Command[Change]:
+        """Let the next tasks of an ordered limit go on, past a failed one that keeps its slot.
+
+        Returns passed, unchanged (it has no slot, or has not ended) or not found. Raises
+        InvalidTask for an illegal id.
+        """
+        return lanes.let_pass(keys.check_id(id))
+
+    def weight(self, limit: str, tenant: object, weight: float) -> Command[None]:
+        """Give a tenant of a fair limit so many turns for each one of the others.
+
+        `limit` is the limit's name, `tenant` a value of its argument `fair`. It counts from the
+        tenant's next turn on; 1 is the usual weight. Raises InvalidTask for a weight that is not
+        from 0.001 to 1000.
+        """
+        from expirebridge.model.limits import lane_value  # noqa: PLC0415 - not for making tasks
+
+        if not isinstance(weight, int | float) or not 0.001 <= weight <= 1000:
+            raise InvalidTask(f"weight={weight!r}: it must be a number, 0.001 to 1000")
+        return lanes.set_weight(limit, lane_value(tenant), weight)
 
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None

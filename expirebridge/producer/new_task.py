@@ -107,13 +107,20 @@ def call_of(
 ) -> tuple[str, bytes]:
     """Return the name of a handler and its arguments as JSON. Raises InvalidTask."""
     func, args, kwargs = _parts(func, args, kwargs)
+    name = name_of(func, folder)
     if isinstance(func, str):
-        return _checked_name(func, folder), keys.encode_args(args, kwargs)
-    if not callable(func):
-        raise _no_handler(func)
-    name = handlers.name_of(func, folder)
+        return name, keys.encode_args(args, kwargs)
     handlers.check_binding(func, args, kwargs or {})
     return name, keys.encode_args(*handlers.plain_arguments(func, args, kwargs))
+
+
+def name_of(func: Named, folder: Path) -> str:
+    """Return the name of a handler, which may be given by its name. Raises InvalidTask."""
+    if isinstance(func, str):
+        return _checked_name(func, folder)
+    if not callable(func):
+        raise _no_handler(func)
+    return handlers.name_of(func, folder)
 
 
 def _checked_name(name: str, folder: Path) -> str:

@@ -5,6 +5,7 @@
 
 from expirebridge.producer.base import PartitionOperations
 from expirebridge.producer.changing import ChangingOperations
+from expirebridge.producer.holding import HoldingOperations
 from expirebridge.producer.looking import LookingOperations
 from expirebridge.producer.making import MakingOperations
 from expirebridge.producer.scheduling import SchedulingOperations
@@ -17,6 +18,7 @@ class Operations(
     LookingOperations,
     ChangingOperations,
     SchedulingOperations,
+    HoldingOperations,
     PartitionOperations,
 ):
     """The operations of a producer, with the settings and hooks that they need."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.model.keys import slot_of
 from expirebridge.model.partitions import PartitionLayout
 
 
@@ -26,13 +25,15 @@ _SCRIPTS = "eval evalsha time hget hmget"
 _LOOK = "hgetall pexpiretime scard sscan zcard zcount zrange zrank zrevrange zscore"
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
+_LANES = "exists hexists scard"
 _TIMERS = "exec expire expireat multi persist pexpire pexpireat pttl ttl"
 _FUNCTIONS = "fcall fcall_ro"
 _TALLY = "expire hincrby"
 _STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
+_SWEEP = "srandmember zrandmember zscan"
 _LISTEN = (
-    "exists hgetall info pexpiretime ping rename scan scard subscribe type unsubscribe zcard "
+    "hgetall info pexpiretime ping rename scan subscribe type unsubscribe zcard "
     "zremrangebyscore zrevrange zscore"
 )
 _MOVE = (
@@ -40,15 +41,17 @@ _MOVE = (
     "zremrangebyscore zrevrange zscore"
 )
 _COMMANDS = {
-    LoginRole.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
-    LoginRole.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
+    LoginRole.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_TIMERS} {_FUNCTIONS}",
+    LoginRole.LISTENER: (
+        f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_LANES} {_SWEEP} hlen {_PROBE} {_TALLY}"
+    ),
     # It makes no tasks, but has series make and drop theirs, which may have tags.
-    LoginRole.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_PROBE} {_STEER}",
-    LoginRole.MOVER: f"{_SCRIPTS} {_MOVE} {_CHANGE} {_MAKE}",
+    LoginRole.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_PROBE} {_STEER}",
+    LoginRole.MOVER: f"{_SCRIPTS} {_MOVE} {_CHANGE} {_MAKE} {_SWEEP}",
 }
 _FEW_WORDS = [
     "cluster|info cluster|slots exec multi role time",
-    "hgetall persist pexpiretime pttl scard select ttl type zcard",
+    "hgetall hlen persist pexpiretime pttl scard select ttl type zcard",
     "hexists hget rename zrank zscore",
 ]
 _WORDS = {name: words for words, names in enumerate(_FEW_WORDS) for name in names.split()}
@@ -110,8 +113,6 @@ def grants(
         commands |= {"cluster|info", "cluster|slots"}
     if followed and (role is LoginRole.LISTENER or not clustered):
         commands.add("role")
-    if slot_of(prefix):
-        commands.add("exists")  # by which functions see that their slot is being moved
     if redis_6:
         commands = commands - {"pexpiretime", *_FUNCTIONS.split()} | {"pttl"}
     return found + [Grant(f"+{name}", _proof(name, prefix, doorbell)) for name in sorted(commands)]

@@ -33,6 +33,7 @@ _FORMAT = "EXPIREBRIDGE_FORMAT "
 _PARTITIONS = "EXPIREBRIDGE_PARTITIONS "
 _UNMARKED = "EXPIREBRIDGE_UNMARKED "
 _MOVE = "EXPIREBRIDGE_MOVE "
+_LIMITS = "EXPIREBRIDGE_LIMITS "
 # Commands of a server with data, which a sentinel lacks.
 _NEEDED = ("SELECT", "EVALSHA", "EVAL")
 # Refusals of one node of a cluster: another database, and names whose slots are other nodes'.
@@ -170,6 +171,8 @@ def _of_format(text: str) -> errors.ServerError | None:
         return errors.PartitionsDiffer(int(count), int(asked.rstrip(":")))
     if _UNMARKED in text:
         return CountUnknown(f"the partition does not know how many there are: {text}")
+    if _LIMITS in text:
+        return errors.LimitsNeedOnePartition(int(_words(text, _LIMITS)[0]))
     if _MOVE in text:
         return errors.MoveRefused(_reason(text))
     return None

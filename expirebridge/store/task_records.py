@@ -161,6 +161,11 @@ class Field(NamedTuple):
     """How it goes into an exported task; None if it stays behind. Bad data raises ValueError."""
 
 
+def _seconds(raw: bytes) -> float | None:
+    ms = whole(raw)
+    return None if ms is None else ms / 1000
+
+
 def _text(raw: bytes) -> str:
     return raw.decode()
 
@@ -180,6 +185,7 @@ FIELDS = (
     Field("tags", words, claimed=True, exported=_words),
     Field("snoozes", whole, claimed=True, exported=float),
     Field("tick", first_moment, claimed=True, exported=_text),
+    Field("waited", _seconds, claimed=True),
     Field("lapses", whole),
     Field("started", moment),
     Field("ended", moment),

@@ -23,13 +23,16 @@ WORDS: dict[str, list[str]] = {
     "failed purge": ["--yes"],
     "failed retry": ["--yes"],
     "handlers": ["--fleet"],
+    "hold": ["--tag", "a"],
     "import": [os.devnull],
     "key": ["a", "a.b"],
+    "let-pass": ["a"],
     "make": ["a.b", "--in", "1"],
     "move": ["--to", "redis://localhost:1/1"],
     "partitions create": ["4"],
     "pause": ["a"],
     "put-off": ["a", "--by", "1"],
+    "release": ["--tag", "a"],
     "reschedule": ["a", "--in", "1"],
     "resume": ["a"],
     "run": ["a"],
@@ -42,6 +45,7 @@ WORDS: dict[str, list[str]] = {
     "series show": ["a"],
     "show": ["a"],
     "watch": ["a", "a.b", "--ttl", "1"],
+    "weight": ["a", "b", "2"],
 }
 """What a command needs besides its name."""
 

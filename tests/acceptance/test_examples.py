@@ -11,15 +11,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
 import pytest
 
-from expirebridge import AsyncBridge, Bridge, Listener, ListenerStuck, Settings, State
+from expirebridge import AsyncBridge, Bridge, Listener, ListenerStuck, Settings, State, Task
 from expirebridge.embedded.server import free_port
 from expirebridge.testing import Clock
 from tests.kit.processes import PATIENCE, listener
@@ -183,3 +184,47 @@ def test_what_recurs_runs_for_all_and_for_each_tenant(tmp_path: Path) -> None:
     first = nights[0].task.tick
     assert first is not None
     assert nights[0].result == f"the day before {first:%Y-%m-%d}"
+
+
+def test_limits_hold_for_all_listeners_together(url: str, bridge: Bridge, tmp_path: Path) -> None:
+    folder = shutil.copytree(EXAMPLES / "limits" / "tasks", tmp_path / "limited")
+    producer = runpy.run_path(str(EXAMPLES / "limits" / "make_tasks.py"))
+    months = [f"2026-{month:02}" for month in range(1, 7)]
+    exports = [producer["order_exports"](bridge, name, months) for name in ("ann", "bob", "cay")]
+    messages = producer["write_to_all"](bridge, [f"+49170{n}" for n in range(22)], "hi")
+    events = [producer["sell"](bridge, order) for order in (17, 18)]
+    count = bridge.count().pending
+    with listener(url, folder), listener(url, folder):
+        while bridge.count().succeeded < count:
+            time.sleep(0.05)
+
+    def found(ids: Iterable[str]) -> list[Task]:
+        return [task for id in ids if (task := bridge.get(id))]
+
+    assert max(_most_at_once(found(ids)) for ids in exports) == 2
+    assert _most_at_once(found(id for ids in exports for id in ids)) == 4
+    starts = sorted(_ms(task.started) for task in found(messages))
+    for first, start in enumerate(starts):
+        for last in range(first, len(starts)):
+            assert last - first + 1 <= 20 + (starts[last] - start + 1) / 750
+    for ids in events:
+        steps = found(ids)
+        assert [task.attempt for task in steps] == [1, 2, 1, 1]
+        for before, after in pairwise(steps):
+            assert _ms(before.ended) <= _ms(after.started)
+
+
+def _most_at_once(tasks: list[Task]) -> int:
+    """How many ran at the same time; one that begins in the millisecond of an end came after it."""
+    changes = [(_ms(task.started), 1) for task in tasks]
+    changes += [(_ms(task.ended), -1) for task in tasks]
+    running = most = 0
+    for _, change in sorted(changes):
+        running += change
+        most = max(most, running)
+    return most
+
+
+def _ms(time: datetime | None) -> int:
+    assert time is not None
+    return round(time.timestamp() * 1000)

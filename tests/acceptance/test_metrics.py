@@ -124,6 +124,7 @@ def test_a_listener_is_scraped(
     assert (states["running",], states["succeeded",], states["failed",]) == (1, 3, 1)
     assert numbers["expirebridge_overdue_tasks"][()] >= 1
     assert numbers["expirebridge_oldest_overdue_seconds"][()] >= 0
+    assert numbers["expirebridge_held_tasks"][()] == 0
     assert numbers["expirebridge_listeners"][()] == 1
     assert numbers["expirebridge_server_up"][()] == 1
 

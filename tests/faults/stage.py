@@ -29,11 +29,14 @@ OF_LEDGERS = ("selling.py", "_pointed.py")
 """Handlers' modules for listeners that have a ledger: they import SQLAlchemy."""
 OTHERS = ("apart.py", "halting.py", "misbehaving.py")
 """What those need not load: handlers in processes cost a listener's start most."""
+WITH_LIMITS = ("limited.py",)
+"""A listener with these starts on one partition only."""
 
 
-def copy_handlers(folder: Path, *, ledger: bool = False) -> Path:
+def copy_handlers(folder: Path, *, ledger: bool = False, limits: bool = False) -> Path:
     """Make a handlers' folder of the handlers that write into the history."""
-    without = shutil.ignore_patterns("__pycache__", *(OTHERS if ledger else OF_LEDGERS))
+    left_out = (*(OTHERS if ledger else OF_LEDGERS), *(() if limits else WITH_LIMITS))
+    without = shutil.ignore_patterns("__pycache__", *left_out)
     return Path(shutil.copytree(Path(__file__).parent / "handlers", folder, ignore=without))
 
 
@@ -150,13 +153,14 @@ def held_still(process: subprocess.Popen[bytes], history: Writer) -> Iterator[No
 
 
 def until_finished(bridge: Bridge, *, within: float = FINISHED_WITHIN) -> None:
-    """Wait until no task is pending or running, or the time is over: the checker tells the rest.
+    """Wait until no task is pending, waiting or running, or the time is over: the checker tells the
+    rest.
 
     Nothing signals that an outcome was recorded, so this has to ask.
     """
     deadline = time.monotonic() + within
     counts = bridge.count()
-    while counts.pending + counts.running and time.monotonic() < deadline:
+    while counts.pending + counts.waiting + counts.running and time.monotonic() < deadline:
         time.sleep(0.05)
         counts = bridge.count()
 

@@ -53,6 +53,7 @@ from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import Command
 from expirebridge.store.commands.claiming import Claim, Settled, Settlement
+from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.migration import MigrationResult
 from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.store.commands.series import NextTick, Retimed, Times
@@ -178,6 +179,7 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     look(tasks)
     look_after(cluster)
     have_series(tasks)
+    have_limits(tasks)
     assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
     # Whoever adds a script must lead it through here.
     assert scripts_known_to(cluster.client) == SCRIPTS
@@ -435,6 +437,35 @@ def know_the_fleet(tasks: Tasks) -> None:
     tasks.settle("known", "succeeded")
     for listener in ("old", "new"):
         tasks.store.run(claiming.leave(listener))
+
+
+def have_limits(tasks: Tasks) -> None:
+    fields = [
+        ("f sms.send", b'[["sms",0,"to",null,0,"to",null]]'),
+        ("f sms.poll", b'[["poll"]]'),
+        ("l sms", b'{"most":1,"wait":60000,"fair":true}'),
+        ("l poll", b'{"interval":3600000000,"burst":1}'),
+    ]
+    tasks.store.run(declare_limits("aa", fields))
+    for id in ("one", "two", "three"):
+        tasks.bridge.make_task("sms.send", [7], 0, id=id)
+        tasks.bridge.make_task("sms.poll", [7], 0, id=f"poll-{id}")
+    claimed = tasks.store.run(tasks.claim("limited"))
+    assert [task.id for task in claimed.tasks] == ["one", "poll-one"]
+    assert claimed.parked == 4
+    tasks.store.run(claiming.settle([Settlement("one", "limited", "succeeded")], SETTINGS))
+    # One was granted the slot.
+    assert {tasks.state(id) for id in ("two", "three")} == {State.PENDING, State.WAITING}
+    tasks.bridge.weight("sms", 7, 2)
+    tasks.bridge.let_pass("one")
+    for key in ("grants", "waits"):
+        tasks.client.zadd(f"{PREFIX}:{key}", {"two": 1, "three": 1}, xx=True)
+    tasks.bridge.hold(func="sms.send")
+    assert len(tasks.bridge.holds()) == 1
+    tasks.store.run(reconciling.sweep(SETTINGS))
+    tasks.store.run(tasks.claim("held"))
+    tasks.bridge.release(func="sms.send")
+    tasks.store.run(reconciling.sweep(SETTINGS))
 
 
 def beat_and_sweep(tasks: Tasks) -> None:

@@ -71,7 +71,7 @@ from tests.kit.proxy import Proxy
 from tests.kit.series import follow, put, retime, series
 from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.states import KEY, bring
-from tests.kit.steps import age, claim, server_ms, settle
+from tests.kit.steps import age, claim, new, server_ms, settle
 from tests.kit.witness import PATIENCE, Witness, listening
 
 RETRIES = clients._PRODUCER_RETRIES
@@ -147,12 +147,18 @@ CHANGES = {
     "pause": Asked("pause", "pause"),
     "resume": Asked("resume", "resume"),
     "run_now": Asked("run_now", "run_now"),
+    "hold": Asked("hold", "hold", (), {"tag": "t"}),
+    "release": Asked("release", "release", (), {"tag": "t"}),
+    "let pass": Asked("let_pass", "let_pass"),
+    "weight": Asked("set_weight", "weight", ("sms", "acme", 2)),
 }
 READS = {
     "get": Asked("get", "get"),
     "list": Asked("list", "list", ()),
     "list of a tag": Asked("list", "list", (), {"tag": "t"}),
     "count": Asked("count", "count", ()),
+    "holds": Asked("list_holds", "holds", ()),
+    "limits": Asked("read_limits", "limits", ()),
 }
 STATES = ("absent", "pending", "paused", "running", "succeeded")
 
@@ -369,6 +375,18 @@ async def test_looking_again_shows_the_same(
     proxy.cut_reply_of(READS[name].script)
     assert await READS[name].of(ask) == expected
     assert proxy.cuts == {READS[name].script: 1}
+
+
+async def test_a_release_that_is_sent_again_says_that_there_was_a_hold(
+    ask: Ask, proxy: Proxy, store: Store
+) -> None:
+    await ask("hold", func="mail.send")
+    store.run(producing.make([new("a")]))
+    assert claim(store).parked == 1
+    proxy.cut_reply_of("release")
+    assert await ask("release", func="mail.send") is True
+    assert proxy.cuts == {"release": 1}
+    assert [task.id for task in claim(store).tasks] == ["a"]
 
 
 async def test_many_tasks_are_made_once_each(ask: Ask, proxy: Proxy, client: redis.Redis) -> None:
@@ -680,12 +698,23 @@ async def cut_declarations(scene: Scene) -> None:
     assert scene.proxy.cuts == {"declare": 1}
 
 
+async def cut_declared_limits(scene: Scene) -> None:
+    """Nor until its limits are."""
+    scene.proxy.cut_reply_of("declare_limits")
+    await scene.cannot_start()
+    async with scene.listening():
+        await scene.make("a")
+        await scene.check_each_ran_once("a")
+    assert scene.proxy.cuts == {"declare_limits": 1}
+
+
 LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "claim": cut_claims,
     "settle": cut_settles,
     "heartbeat": cut_heartbeats,
     "claim_known": cut_known_claims,
     "declare": cut_declarations,
+    "declare_limits": cut_declared_limits,
     "adopt": cut_adoptions,
     "find_unexplained": cut_siftings,
     "scan": cut_scans,

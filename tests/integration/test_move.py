@@ -28,7 +28,7 @@ from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.servers import AnyServer
-from tests.kit.waiting import hold_slots, park
+from tests.kit.waiting import declare, hold_slots, park
 
 HOUR = 3600.0
 MANY = 230  # more than a batch
@@ -225,6 +225,7 @@ def test_a_waiting_task_moves_as_pending_and_out_of_its_lanes(sides: Sides) -> N
     old, new = sides
     for id in ("w", "granted", "other"):
         old.bridge.make_task("mail.send", [1], 0, id=id)
+    declare(old.client, {"sms": {"most": 1}})
     due = park(old.client, "w", "sms=17")
     park(old.client, "other", "sms=18")
     hold_slots(old.client, "sms=17", "granted")

@@ -25,16 +25,17 @@ from expirebridge.settings import Settings
 from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet, inspection, reconciling
+from expirebridge.store.commands import claiming, fleet, inspection, producing, reconciling
 from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.store.partitions import Partitions
 from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
 from tests.kit.servers import AnyServer
-from tests.kit.steps import age, claim, server_ms, settle
+from tests.kit.steps import age, claim, new, server_ms, settle
 from tests.kit.waiting import declare, hold_slots, park
 from tests.kit.witness import Witness, listening, logged, registry_of
 
@@ -93,7 +94,7 @@ def look_at_lanes(url: str, client: redis.Redis) -> None:
 def look_at_limits(url: str) -> None:
     """Read the one limit, and its one lane, as metrics do, too."""
     with Bridge(url) as bridge:
-        [lane] = bridge.limits().lanes
+        [lane] = [one for one in bridge.limits().lanes if one.name.startswith("sms")]
     assert (lane.held, lane.waiting) == (1, 1)
     assert lane.limit is not None
 
@@ -166,6 +167,28 @@ def steer_series(url: str, client: redis.Redis) -> None:
         assert bridge.get_series("s") is not None
 
 
+def steer_waiting(url: str, client: redis.Redis) -> None:
+    """End a hold, and cancel a task before others that wait for the same slot."""
+    admin = f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1"
+    with Bridge(url) as bridge, store_at(admin) as listener, Bridge(admin) as producer:
+        bridge.hold(func="h.f")
+        producer.make_task("h.f", [], 0, id="held")
+        assert claim(listener).parked == 1
+        assert [hold.waiting for hold in bridge.holds()] == [1]
+        assert bridge.release(func="h.f")
+        assert client.zscore("expirebridge:pending", "held") is not None
+        assert bridge.run_now("held") is Change.DUE_NOW
+        listener.run(declare_limits("aa", [("f h.f", b'[["m"]]'), ("l m", b'{"most":1}')]))
+        producer.make_tasks([{"func": "h.f", "delay": 0, "id": f"h{n}"} for n in range(3)])
+        assert claim(listener, "t9").parked == 3
+        assert bridge.cancel("h0") is Change.CANCELLED
+        assert client.zrange("expirebridge:queue:m", 0, -1) == [b"h1", b"h2"]
+        for id in ("h1", "h2"):
+            assert bridge.cancel(id) is Change.CANCELLED
+        assert client.zcard("expirebridge:waiting") == 0
+        settle(listener, Settlement("held", "t9", "succeeded"))
+
+
 def compare_one(url: str) -> None:
     """Compare the one task that waits with a registry that does not know its function."""
     with store_at(url) as store:
@@ -206,6 +229,7 @@ def listen(url: str, client: redis.Redis) -> None:
         adopt_one(store, client)
         set_one_aside(store, client)
         reconcile(store, client)
+        limit_and_hold(store, client)
         findings = store.run(check_health(store.database, Settings(url=url)))
         assert findings[0].level is Level.OK
         store.run(claiming.leave("me"))
@@ -262,6 +286,25 @@ def reconcile(store: Store, client: redis.Redis) -> None:
     assert client.zrange("expirebridge:listeners", 0, -1) == [b"me"]
 
 
+def limit_and_hold(store: Store, client: redis.Redis) -> None:
+    """A task waits for the slot of another, and one for the end of a hold."""
+    store.run(declare_limits("aa", [("f h.f", b'[["m"]]'), ("l m", b'{"most":1}')]))
+    client.hset("expirebridge:holds", "tag held", "")
+    store.run(producing.make([new(id, -1, call=b"h.f?[]") for id in ("h0", "h1")]))
+    store.run(producing.make([new("h2", -1, call=b"h.f?[]", fields={"tags": "held"})]))
+    claimed = store.run(claiming.claim("t9", Settings(), places=9, idle=True, limits="aa"))
+    assert ([task.id for task in claimed.tasks], claimed.parked) == (["h0"], 2)
+    assert settle(store, Settlement("h0", "t9", "released")) == [Settled.DONE]
+    assert client.zscore("expirebridge:grants", "h0") is not None
+    client.sadd("expirebridge:lane:m", "nobody")
+    client.hdel("expirebridge:holds", "tag held")
+    assert store.run(reconciling.sweep(Settings())).mended == 1
+    assert client.zscore("expirebridge:pending", "h2") is not None
+    assert claim(store, "t9").parked == 1
+    settle(store, Settlement("h0", "t9", "succeeded"))
+    assert client.smembers("expirebridge:lane:m") == {b"h1"}
+
+
 def carry(url: str, client: redis.Redis) -> None:
     """Move all that a database can hold to another one, and back: the login is on either side."""
     server = f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}"
@@ -291,6 +334,7 @@ def carry(url: str, client: redis.Redis) -> None:
 
 def fill(url: str, client: redis.Redis) -> None:
     """Make what the mover, who meets no listener, has to carry, or to clear away."""
+    declare(client, {"sms": {"most": 1}})
     with store_at(url) as store, Bridge(url) as bridge:
         bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
         bridge.make_task("mail.send", [1], 60, id="paused")
@@ -377,6 +421,7 @@ async def work_as(
     match role:
         case LoginRole.PRODUCER:
             produce(url)
+            steer_waiting(url, client)
             produce_by_functions(url, client)
             look_at_lanes(url, client)
         case LoginRole.DASHBOARD:
@@ -386,6 +431,7 @@ async def work_as(
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.schedule("s", "mail.send", every="1h", tags=["z"])
             steer_series(url, client)
+            steer_waiting(url, client)
             probe(url, client)
             watch(url)
             look_at_lanes(url, client)

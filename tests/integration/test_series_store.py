@@ -10,10 +10,9 @@ from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.series import DeclarationState, Put, Removal, Retimed, Times
-from tests.kit.series import LEASE, follow, put, retime, series
+from tests.kit.series import HOUR, LEASE, due_series, follow, put, retime, series, wait_until
 from tests.kit.steps import beating, claim, new, server_ms, settle, state_of
 
-HOUR = 3_600_000
 PREFIX = "expirebridge"
 
 
@@ -27,29 +26,6 @@ def field_of(client: redis.Redis, name: str, id: str = "s") -> bytes | None:
     value = client.hget(f"{PREFIX}:series:{id}", name)
     assert value is None or isinstance(value, bytes)
     return value
-
-
-def due_series(
-    store: Store, client: redis.Redis, *, successor_in: int = HOUR, overlap: str = "skip"
-) -> int:
-    """A series whose waiting tick is due now; the one after it is due in so many ms."""
-    while True:
-        soon = server_ms(client) + 30
-        made = put(store, series(overlap=overlap), soon, successor=soon + successor_in)
-        if made is not Put.LATE:  # on a busy machine that moment may pass before
-            break
-    assert made is Put.CREATED
-    wait_until(client, soon)
-    return soon
-
-
-def wait_until(client: redis.Redis, ms: int) -> None:
-    """Let the server's clock come to that ms: it alone decides what is due."""
-    while server_ms(client) <= ms:
-        pass
-
-
-# The tick is an ordinary task
 
 
 def test_a_series_has_its_next_tick_as_an_ordinary_task(store: Store, client: redis.Redis) -> None:

@@ -1,12 +1,16 @@
 """Series at the level of the store: their definitions, and ticks at chosen times."""
 
+import redis
+
 from expirebridge.store.client import Store
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import Argument
 from expirebridge.store.commands.series import NewSeries, NextTick, Put, Putting, Retimed, Times
+from tests.kit.steps import server_ms
 
 LEASE = 10.0
 ANY = "every 1h"
+HOUR = 3_600_000
 
 
 def series(
@@ -53,3 +57,26 @@ def retime(store: Store, id: str, latest: int, tick: int, *, tzdata: str = "2026
     items = [NextTick(id, latest, Times(tick, tick, None, tzdata))]
     [done] = store.run(series_commands.retime_ticks(items))
     return done
+
+
+def due_series(
+    store: Store, client: redis.Redis, *, successor_in: int = HOUR, overlap: str = "skip"
+) -> int:
+    """A series whose waiting tick is due now; the one after it is due in so many ms."""
+    while True:
+        soon = server_ms(client) + 30
+        made = put(store, series(overlap=overlap), soon, successor=soon + successor_in)
+        if made is not Put.LATE:  # on a busy machine that moment may pass before
+            break
+    assert made is Put.CREATED
+    wait_until(client, soon)
+    return soon
+
+
+def wait_until(client: redis.Redis, ms: int) -> None:
+    """Let the server's clock come to that ms: it alone decides what is due."""
+    while server_ms(client) <= ms:
+        pass
+
+
+# The tick is an ordinary task

@@ -6,6 +6,7 @@ import redis
 import redis.asyncio
 
 from expirebridge.handlers import Registry
+from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.server_health import ServerHealth
@@ -48,4 +49,9 @@ def owner_of(store: AsyncStore | None = None, heart_store: Store | None = None) 
 
 def code_without_handlers() -> CodeVersion:
     """What a listener without handlers tells its fleet."""
-    return CodeVersion(Fingerprint.of(Registry({})))
+    return code_of(Registry({}))
+
+
+def code_of(registry: Registry) -> CodeVersion:
+    """What a listener with these handlers tells its fleet."""
+    return CodeVersion(Fingerprint.of(registry), LimitsDeclaration.of(registry.names()))

@@ -38,24 +38,40 @@ class Snapshot:
     tags: dict[str, set[str]]
 
 
-def read(client: redis.Redis) -> Snapshot:
-    """Read all that the client's database holds, at one moment."""
+def read_keys(client: redis.Redis) -> tuple[float, dict[str, tuple[str, Any]]]:
+    """The server's time, and each key by name with its kind and content, all at one moment."""
     reply: Any = client.eval(_READ, 0)
     (seconds, micros), rows = reply
-    all = Snapshot(int(seconds) + int(micros) / 1e6, {}, {}, {state: {} for state in State}, {})
-    for raw, kind, content in rows:
-        name = raw.decode()
+    keys = {name.decode(): (kind.decode(), content) for name, kind, content in rows}
+    return int(seconds) + int(micros) / 1e6, keys
+
+
+def fields_of(content: list[bytes]) -> dict[str, str]:
+    """The fields of a hash."""
+    pairs = [item.decode(errors="replace") for item in content]
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+
+def scores_of(content: list[bytes]) -> dict[str, float]:
+    """The members of a sorted set with their scores."""
+    pairs = zip(content[::2], content[1::2], strict=True)
+    return {member.decode(): float(score) for member, score in pairs}
+
+
+def read(client: redis.Redis) -> Snapshot:
+    """Read all that the client's database holds, at one moment."""
+    now, keys = read_keys(client)
+    all = Snapshot(now, {}, {}, {state: {} for state in State}, {})
+    for name, (kind, content) in keys.items():
         part = name.removeprefix(f"{PREFIX}:")
-        if kind == b"string":
+        if kind == "string":
             all.timers[name] = content / 1000 if content >= 0 else math.inf
         elif part.startswith("task:"):
-            pairs = [item.decode(errors="replace") for item in content]
-            all.records[part[5:]] = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            all.records[part[5:]] = fields_of(content)
         elif part.startswith("tag:"):
             all.tags[part[4:]] = {id.decode() for id in content}
         elif part in set(State):
-            scores = zip(content[::2], content[1::2], strict=True)
-            all.sets[State(part)] = {id.decode(): float(at) / 1000 for id, at in scores}
+            all.sets[State(part)] = {id: at / 1000 for id, at in scores_of(content).items()}
     return all
 
 

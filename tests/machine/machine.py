@@ -20,8 +20,9 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands.call import Argument, Command, When
 from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.reconciling import Adoption, EventKind
-from tests.machine.model import NEVER, Model, New, foreign_id
+from tests.machine.model import LIMITED, NEVER, Model, New, foreign_id
 from tests.machine.promise import ANY_TIME, Promise
 from tests.machine.world import World
 
@@ -34,14 +35,14 @@ WINDOW = 2.5 * STEP
 SETTINGS = Settings(lease=150, keep_succeeded=600, keep_failed=1200)
 
 IDS = ("a", "b")
-CALLS = ("mail.send?[1]", "mail.send?[2]")
+CALLS = ("mail.send?[1]", "mail.send?[2]", f"{LIMITED}?[1]")
+LIMITS = [(f"f {LIMITED}", f'[["{LIMITED}"]]'.encode()), (f"l {LIMITED}", b'{"most":1}')]
 ROWS = (
     "make, reject", "make, keep", "make, throttled", "make, replace", "make, extend", "watch",
     "beat", "cancel", "reschedule", "put off", "run_now", "pause", "resume", "raw SET PX",
     "raw SET", "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
 )  # fmt: skip
-# No handler of the machine has a limit.
-COLUMNS = ("absent", *(state for state in State if state is not State.WAITING))
+COLUMNS = ("absent", *State)
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
 EXPIRED = {EventKind.EXPIRED, EventKind.EXPIRED_IN_LEDGER}
 
@@ -161,13 +162,16 @@ class Machine(RuleBasedStateMachine):
     @initialize(data=st.data(), other=st.sampled_from(COLUMNS[::-1]))
     def begin(self, data: st.DataObject, other: str) -> None:
         """Bring each id into some state, and meet one cell of the table, so that none is rare."""
+        self.run(declare_limits("11", LIMITS))
         row, state = data.draw(st.sampled_from(self.aims))
         self._bring("a", state)
         self._bring("b", other)
         self._meet(row)
 
     def _bring(self, id: str, state: str) -> None:
-        if state != "absent":
+        if state == State.WAITING:
+            self._bring_to_wait(id)
+        elif state != "absent":
             delay = 0 if state in ENDS else STEP
             self._make(id, CALLS[0], delay, "t", "reject", ttl=2 * STEP)
         if state in ENDS:
@@ -179,16 +183,23 @@ class Machine(RuleBasedStateMachine):
         if state == State.CANCELLED:
             self._cancel(id)
 
+    def _bring_to_wait(self, id: str) -> None:
+        """Another one runs, so that this one waits."""
+        for other in (["c"] if "c" not in self.model.tasks else []) + [id]:
+            self._make(other, f"{LIMITED}?[1]", 0, "t", "reject", ttl=2 * STEP)
+            self._claim(self.listeners[0], places=1, idle=True)
+
     def _meet(self, row: str) -> None:
         """Do what stands in this row of the table to the first id."""
-        id, name = self.known_ids().index("a"), self.known_names().index(f"a:?{CALLS[0]}")
+        call = self.model.tasks["a"].call if "a" in self.model.tasks else CALLS[0]
+        id, name = self.known_ids().index("a"), self.known_names().index(f"a:?{call}")
         operations: dict[str, Callable[[], None]] = {
             "make, reject": lambda: self.make_or_reject(id, CALLS[1], STEP, "u", twice=False),
             "make, keep": lambda: self.make_or_keep(id, CALLS[1], STEP, "u", twice=False),
             "make, throttled": lambda: self.make_throttled(id, CALLS[1], STEP, WINDOW, twice=False),
             "make, replace": lambda: self.make_or_replace(id, CALLS[1], STEP, "u", twice=False),
             "make, extend": lambda: self.make_or_extend(id, CALLS[1], STEP, "u", twice=False),
-            "watch": lambda: self.watch(id, CALLS[0], STEP, twice=False),
+            "watch": lambda: self.watch(id, call, STEP, twice=False),
             "beat": lambda: self.beat(id, twice=False),
             "cancel": lambda: self.cancel(id, twice=False),
             "reschedule": lambda: self.reschedule(id, STEP, twice=False),
@@ -547,7 +558,7 @@ class Machine(RuleBasedStateMachine):
     # The end
 
     def _run_to_the_end(self) -> None:
-        for _ in range(20):
+        for _ in range(30):
             for id in self._in(State.PAUSED):
                 self.run(producing.resume([id]))
                 self.model.resume(id)

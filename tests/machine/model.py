@@ -5,13 +5,17 @@ Times are in seconds on the model's own clock, which stands still but for `advan
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Concatenate, ParamSpec, TypeVar
 
 from expirebridge import Change, Outcome, State
 from expirebridge.settings import Settings
 from expirebridge.store.commands.claiming import Settled
 from expirebridge.store.commands.reconciling import Adoption, EventKind
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 NEVER = math.inf
 """The end of a timer without one."""
@@ -20,6 +24,9 @@ PAUSED_LOOK = 300
 UNKNOWN_LIMIT = 86400
 MAX_LAPSES = 3
 LAPSES_UNTIL_ALONE = 2
+
+LIMITED = "sms.send"
+"""The function whose handler has a limit: no more than one of its tasks runs at once."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,27 @@ class Modelled:
     left: float = 0
     ttl: float | None = None
     run: Run = field(default_factory=Run)
+    has_slot: bool = False
+    granted: float | None = None
+    """When it was given a slot that it has not used yet."""
+    in_line: float = 0
+    """While it waits for a slot: its place in the queue, a time."""
+
+    def free_slot(self) -> None:
+        self.has_slot, self.granted = False, None
+
+
+def serving(
+    operation: Callable[Concatenate["Model", P], R],
+) -> Callable[Concatenate["Model", P], R]:
+    """An operation in whose end a slot that is free is granted to the first in line."""
+
+    def served(model: "Model", /, *args: P.args, **options: P.kwargs) -> R:
+        result = operation(model, *args, **options)
+        model.serve()
+        return result
+
+    return served
 
 
 class Model:
@@ -99,12 +127,29 @@ class Model:
     def state_of(self, id: str) -> State | None:
         return self.tasks[id].state if id in self.tasks else None
 
+    def in_lane(self) -> set[str]:
+        """The ids of tasks that have a slot."""
+        return {id for id, task in self.tasks.items() if task.has_slot}
+
+    def line(self) -> list[str]:
+        """The ids of tasks that wait for a slot, in their order."""
+        waiting = {id: task for id, task in self.tasks.items() if task.state is State.WAITING}
+        return [id for _, id in sorted((task.in_line, id) for id, task in waiting.items())]
+
+    def serve(self) -> None:
+        """Grant a free slot to the first in line."""
+        line = self.line()
+        if line and not self.in_lane():
+            task = self.tasks[line[0]]
+            task.state, task.has_slot, task.granted = State.PENDING, True, self.now
+
     def owner_of(self, name: str) -> str | None:
         """The id of the task whose key it is."""
         return next((id for id, task in self.tasks.items() if task.key == name), None)
 
     # Producers
 
+    @serving
     def make(self, id: str, new: New, if_exists: str) -> Outcome:
         task = self.tasks.get(id)
         if task is None or (task.state.finished and not self._ran_within(new.window, task)):
@@ -195,6 +240,11 @@ class Model:
             self._set_timer(task.key, due)
 
     def _wait(self, task: Modelled, due: float) -> None:
+        """Make it pending. One that is due again at once keeps its slot."""
+        if due > self.now or task.state is State.WAITING:
+            task.free_slot()
+        elif task.has_slot:
+            task.granted = self.now
         task.state, task.look_at = State.PENDING, due
         self._set_timer(task.key, due)
 
@@ -204,6 +254,7 @@ class Model:
         else:
             self.timers.pop(name, None)
 
+    @serving
     def cancel(self, id: str) -> Change:
         match self.tasks.get(id):
             case None:
@@ -222,8 +273,10 @@ class Model:
 
     def _finish(self, task: Modelled, state: State) -> None:
         kept = self.settings.keep_failed if state is State.FAILED else self.settings.keep_succeeded
+        task.free_slot()
         task.state, task.look_at = state, self.now + kept
 
+    @serving
     def reschedule(self, id: str, due: float) -> Change:
         task = self.tasks.get(id)
         if task is None:
@@ -233,6 +286,7 @@ class Model:
         self._move(id, task, due)
         return Change.REARMED if task.state is State.RUNNING else Change.MOVED
 
+    @serving
     def put_off(self, id: str, seconds: float) -> Change:
         task = self.tasks.get(id)
         if task is not None and not task.state.finished and task.state is not State.RUNNING:
@@ -241,7 +295,7 @@ class Model:
                 self._follow_timer(task)
                 task.left += seconds
             elif end is None:
-                due = task.look_at if task.state is State.PENDING else self.now
+                due = self.now if task.state is State.PAUSED else task.look_at
                 self._wait(task, due + seconds)
             else:
                 self._wait(task, end + seconds)
@@ -249,6 +303,7 @@ class Model:
             return Change.NOT_FOUND
         return self._unless_busy(task, Change.MOVED)
 
+    @serving
     def beat(self, id: str) -> Change:
         task = self.tasks.get(id)
         if task is None:
@@ -263,33 +318,39 @@ class Model:
             self._move(id, task, due)
             return Change.REARMED
         # The score follows when somebody looks, unless that would be too late.
-        if task.state is State.PAUSED or due < task.look_at:
+        if task.state is not State.PENDING or due < task.look_at:
             self._wait(task, due)
         self._set_timer(task.key, due)
         return Change.MOVED
 
+    @serving
     def run_now(self, id: str) -> Change:
         task = self.tasks.get(id)
         if task is None:
             return Change.NOT_FOUND
         if task.state is State.RUNNING:
             return Change.RUNNING
+        if task.state is State.WAITING:
+            return Change.WAITING
         if task.state.finished:
             task.run = Run(settled=task.run.token or task.run.settled)
         self._wait(task, self.now)
         return Change.DUE_NOW
 
+    @serving
     def pause(self, id: str) -> Change:
         task = self.tasks.get(id)
         if task is None:
             return Change.NOT_FOUND
-        if task.state is State.PENDING:
-            end = self.timers.get(task.key, NEVER)
+        if task.state in {State.PENDING, State.WAITING}:
+            end = self.timers.get(task.key, NEVER) if task.state is State.PENDING else NEVER
             task.left = max((task.look_at if end == NEVER else end) - self.now, 0)
+            task.free_slot()
             task.state, task.look_at = State.PAUSED, self.now + PAUSED_LOOK
             self.timers[task.key] = NEVER
         return self._unless_busy(task, Change.PAUSED)
 
+    @serving
     def resume(self, id: str) -> Change:
         task = self.tasks.get(id)
         if task is None:
@@ -332,6 +393,7 @@ class Model:
 
     # A listener
 
+    @serving
     def hear(self, name: str, heard: EventKind) -> tuple[Adoption, str]:
         """What was heard of a key, and the id of its task."""
         id, _, call = name.partition(":?")
@@ -389,12 +451,15 @@ class Model:
     def _follow_timer(self, task: Modelled) -> None:
         end = self.timers.get(task.key)
         if end == NEVER:
-            if task.state is State.PENDING:
+            if task.state in {State.PENDING, State.WAITING}:
                 task.left = max(task.look_at - self.now, 0)
+            task.free_slot()
             task.state, task.look_at = State.PAUSED, self.now + PAUSED_LOOK
         elif end is not None:
+            task.free_slot()
             task.state, task.look_at = State.PENDING, end
 
+    @serving
     def scan(self) -> set[str]:
         """The names of which a scan says that nobody knows them."""
         found = set()
@@ -402,37 +467,64 @@ class Model:
             task = self.tasks.get(name.partition(":?")[0])
             if task is None or task.key != name or task.state.finished:
                 found.add(name)
-            elif task.state is State.PAUSED or (
+            elif task.state in {State.PAUSED, State.WAITING} or (
                 task.state is State.PENDING and (end == NEVER or end < task.look_at)
             ):
                 self._follow_timer(task)
         return found
 
+    @serving
     def claim(self, token: str, order: Iterable[str], *, places: int, idle: bool) -> list[str]:
         """Take due tasks. `order` are the pending ids as the server has them."""
-        due = [id for id in order if self.tasks[id].look_at <= self.now]
         taken: list[str] = []
-        for id in due[:places]:
-            task = self.tasks[id]
-            poison = task.run.lapses >= LAPSES_UNTIL_ALONE
-            if poison and (taken or not idle):
-                continue
-            if task.key in self.timers:
-                self._follow_timer(task)
-                continue
-            run = task.run
-            run.attempt, run.due, run.token = run.attempt + 1, task.look_at, token
-            run.began, run.first_is_of_this_run = self.now, False
-            task.state, task.look_at = State.RUNNING, self.now + self.settings.lease
-            taken.append(id)
-            if poison:
-                break
+        is_alone, parked = False, True
+        while parked and not is_alone and len(taken) < places:
+            pending = [id for id in order if self.tasks[id].state is State.PENDING]
+            due = [id for id in pending if self.tasks[id].look_at <= self.now]
+            parked = False
+            for id in due[:places]:
+                if len(taken) == places:
+                    break
+                task = self.tasks[id]
+                poison = task.run.lapses >= LAPSES_UNTIL_ALONE
+                if task.key in self.timers:
+                    self._follow_timer(task)
+                elif self._park(task):
+                    parked = True
+                elif poison and (taken or not idle):
+                    is_alone = True
+                else:
+                    self._take(task, token)
+                    taken.append(id)
+                    if poison:
+                        is_alone = True
+                        break
         return taken
+
+    def _park(self, task: Modelled) -> bool:
+        """Let a due task wait, if it has no slot, and there is none for it."""
+        is_limited = task.call.startswith(f"{LIMITED}?")
+        if not is_limited or task.has_slot or not (self.in_lane() or self.line()):
+            return False
+        task.run.due = task.in_line = task.look_at
+        task.state = State.WAITING
+        return True
+
+    def _take(self, task: Modelled, token: str) -> None:
+        run = task.run
+        due = task.look_at
+        if task.has_slot and run.due is not None:
+            due = min(due, run.due)
+        run.attempt, run.due, run.token = run.attempt + 1, due, token
+        run.began, run.first_is_of_this_run = self.now, False
+        task.state, task.look_at = State.RUNNING, self.now + self.settings.lease
+        task.has_slot, task.granted = task.call.startswith(f"{LIMITED}?"), None
 
     def holds(self, id: str, token: str) -> bool:
         task = self.tasks.get(id)
         return task is not None and task.state is State.RUNNING and task.run.token == token
 
+    @serving
     def settle(self, id: str, token: str, outcome: str, delay: float) -> Settled:
         task = self.tasks.get(id)
         if not self.holds(id, token):
@@ -470,6 +562,8 @@ class Model:
             return self._finish(task, State(outcome))
         if outcome != "retry":
             run.attempt -= 1
+        if outcome != "released":
+            task.free_slot()
         again = run.due if outcome == "released" and not delay else self.now + delay
         assert again is not None
         run.settled, run.token = run.token, None
@@ -486,6 +580,7 @@ class Model:
             return True
         if end is None and run.wanted_at is None:
             return False
+        task.free_slot()
         task.run = Run(first=run.first if run.first_is_of_this_run else None)
         if end is not None:
             task.left = 0
@@ -523,6 +618,7 @@ class Model:
 
     # The reconciler
 
+    @serving
     def sweep(self, first: list[str]) -> tuple[set[str], set[str]]:
         """The ids that lapsed, and those that failed because they had lapsed too often.
 
@@ -543,7 +639,16 @@ class Model:
                     failed.add(id)
                 elif after is not State.CANCELLED:
                     lapsed.add(id)
+        self._take_back()
         return lapsed, failed
+
+    def _take_back(self) -> None:
+        """What nobody took for a lease, although it had its slot, waits again."""
+        for task in self.tasks.values():
+            if task.granted is not None and task.granted <= self.now - self.settings.lease:
+                task.free_slot()
+                assert task.run.due is not None
+                task.state, task.look_at, task.in_line = State.WAITING, task.run.due, self.now
 
     def _look_at_paused(self, task: Modelled) -> None:
         if task.key in self.timers:
@@ -566,3 +671,4 @@ class Model:
         run.attempt -= 1
         assert run.due is not None
         task.state, task.look_at = State.PENDING, run.due
+        task.granted = self.now if task.has_slot else None

@@ -15,7 +15,9 @@ _AGE = """
 local ms = tonumber(ARGV[1])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local moments = { 'due', 'started', 'ended', 'rearm', 'unknown', 'first' }
+local moments = { 'due', 'started', 'ended', 'rearm', 'unknown', 'first', 'parked' }
+-- The scores of these are numbers of tasks.
+local numbers = { lanes = true, held = true }
 for _, name in ipairs(redis.call('KEYS', '*')) do
   local kind = redis.call('TYPE', name).ok
   if kind == 'string' then
@@ -36,13 +38,19 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
       end
       redis.call('HSET', name, 'next', cmsgpack.pack(task))
     end
-  elseif kind == 'zset' then
+  elseif kind == 'zset' and not numbers[string.match(name, '[^:]*$')] then
+    local units = string.find(name, ':rates$') and 1000 * ms or ms
     for _, id in ipairs(redis.call('ZRANGE', name, 0, -1)) do
-      redis.call('ZINCRBY', name, -ms, id)
+      redis.call('ZINCRBY', name, -units, id)
     end
   end
 end
 """
+
+
+def age(client: redis.Redis, seconds: float) -> None:
+    """Let time pass in a database."""
+    client.eval(_AGE, 0, round(seconds * 1000))
 
 
 class World:
@@ -55,7 +63,7 @@ class World:
 
     def advance(self, seconds: float) -> None:
         """Let time pass, for the database and for its model."""
-        self._client.eval(_AGE, 0, round(seconds * 1000))
+        age(self._client, seconds)
         self._model.advance(seconds)
 
     def elapsed(self) -> float:
@@ -78,6 +86,8 @@ class World:
         assert set(found.records) == set(model.tasks)
         for id, task in model.tasks.items():
             self._check_task(id, task, found)
+        assert {id for id, record in found.records.items() if "slots" in record} == model.in_lane()
+        assert {id for id, record in found.records.items() if "queue" in record} == {*model.line()}
         assert set(found.timers) == set(model.timers)
         for name, end in model.timers.items():
             self._check_moment(found.timers[name] + found.now, end, found, name)

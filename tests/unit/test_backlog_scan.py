@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from expirebridge.handlers import Registry
-from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.partition import backlog as module
 from expirebridge.listener.partition.backlog import END, FRONT, RECENT, BacklogScan
@@ -15,7 +13,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.commands.claiming import Claim, Walk, Walked
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.monotonic import Clock
-from tests.kit.sessions import code_without_handlers
+from tests.kit.sessions import code_of, code_without_handlers
 from tests.kit.witness import registry_of
 
 NOW = 1_795_000_000_000
@@ -37,8 +35,8 @@ def scan_of(code: CodeVersion | None = None, listeners: int = 1) -> BacklogScan:
 def asked(scan: BacklogScan) -> tuple[str, list[Walk]]:
     """The script of the next claim, and its walks."""
     call = scan.call("t", Settings(), places=9, alone=False, share=None)
-    places: list[Any] = list(call.arguments[12:])
-    return call.name, [Walk(*places[at : at + 3]) for at in range(0, len(places), 3)]
+    places: list[Any] = list(call.arguments[13:])
+    return call.name, [Walk(*places[at : at + 4]) for at in range(0, len(places), 4)]
 
 
 def answer(
@@ -82,7 +80,7 @@ def test_it_begins_with_what_became_due_of_late_and_a_pass_over_the_rest(clock: 
     recent = b"%d" % (NOW - RECENT)
     assert scan.pause == 0
     assert asked(scan) == (
-        "claim_known", [Walk(recent, b"", END), Walk(FRONT, b"", recent)]
+        "claim_known", [Walk(recent, b"", END), Walk(FRONT, b"", recent, 1)]
     )  # fmt: skip
 
 
@@ -92,7 +90,7 @@ def test_each_claim_goes_on_where_the_one_before_stopped(clock: Clock) -> None:
     answer(scan, place(NOW), place(5, b"a", finished=False))
     _, walks = asked(scan)
     assert walks == [
-        Walk(b"%d" % NOW, b"", END), Walk(b"5", b"a", b"%d" % (NOW - RECENT))
+        Walk(b"%d" % NOW, b"", END), Walk(b"5", b"a", b"%d" % (NOW - RECENT), 1)
     ]  # fmt: skip
     assert scan.seen == b"%d" % NOW
 
@@ -127,7 +125,7 @@ def test_a_pass_is_followed_by_a_rest_and_then_by_another(clock: Clock) -> None:
     assert scan.pause == pytest.approx((0.2 + 0.3) * 20 * 2)
     assert len(asked(scan)[1]) == 1
     clock.now += 20
-    assert asked(scan)[1][1] == Walk(FRONT, b"", b"%d" % NOW)
+    assert asked(scan)[1][1] == Walk(FRONT, b"", b"%d" % NOW, 1)
 
 
 def test_a_fleet_that_changes_is_looked_at_from_the_front(clock: Clock) -> None:
@@ -211,7 +209,7 @@ def test_a_server_whose_clock_went_back_is_looked_at_anew(clock: Clock) -> None:
     asked(scan)
     answer(scan, place(NOW - 7000), now=NOW - 7000)
     fresh = b"%d" % (NOW - 7000 - RECENT)
-    assert asked(scan)[1] == [Walk(fresh, b"", END), Walk(FRONT, b"", fresh)]
+    assert asked(scan)[1] == [Walk(fresh, b"", END), Walk(FRONT, b"", fresh, 1)]
 
 
 def test_it_ends_when_all_run_one_code_again(clock: Clock) -> None:
@@ -222,7 +220,7 @@ def test_it_ends_when_all_run_one_code_again(clock: Clock) -> None:
 
 
 def test_many_tasks_that_nobody_knows_are_passed_over_until_few_are_left(clock: Clock) -> None:
-    code = CodeVersion(Fingerprint.of(registry_of(note=lambda: None)))
+    code = code_of(registry_of(note=lambda: None))
     scan = scan_of(code)
     for _ in range(2):
         asked(scan)
@@ -240,7 +238,7 @@ def test_many_tasks_that_nobody_knows_are_passed_over_until_few_are_left(clock: 
 
 
 def test_a_few_tasks_now_and_then_that_nobody_knows_are_claimed(clock: Clock) -> None:
-    scan = scan_of(CodeVersion(Fingerprint.of(Registry({}))))
+    scan = scan_of(code_without_handlers())
     for _ in range(9):
         asked(scan)
         answer(scan, tasks=["mail.other"] * 90)

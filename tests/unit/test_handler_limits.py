@@ -10,7 +10,7 @@ from expirebridge import Limit, Rate, handler
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry
 from expirebridge.handlers.bound_limits import bind_limits
-from expirebridge.handlers.declared_limits import declaration, has_limits
+from expirebridge.handlers.declared_limits import LimitsDeclaration, declaration
 from tests.kit.lane_values import hashed
 from tests.kit.modules import forgotten, put
 
@@ -55,11 +55,11 @@ def test_each_function_and_each_limit_is_declared(folder: Path) -> None:
         "f mail.export": '[["mail.export:customer",1,"customer",null],["mail.export"]]',
         "f mail.plain": "[]",
         "f mail.send": '[["mail.send"]]',
-        "f mail.text": '[["mail.text:account",-1,"account","17"],["sms"]]',
+        "f mail.text": '[["mail.text:account#rate",-1,"account","17"],["sms"]]',
         "l mail.export": '{"most":50}',
         "l mail.export:customer": '{"most":5,"wait":300000}',
         "l mail.send": '{"most":5}',
-        "l mail.text:account": '{"interval":600000,"burst":20}',
+        "l mail.text:account#rate": '{"interval":600000,"burst":20}',
         "l sms": '{"most":2}',
     }
 
@@ -68,7 +68,7 @@ def test_handlers_without_limits_declare_that(folder: Path) -> None:
     put(folder, "mail.py")
     registry = Registry.load(folder)
     assert declaration(registry.names()) == [("f mail.send", b"[]")]
-    assert not has_limits(registry.names())
+    assert not LimitsDeclaration.of(registry.names()).fingerprint
 
 
 def test_a_former_name_shares_the_lanes(folder: Path) -> None:
@@ -87,9 +87,9 @@ def test_a_former_name_shares_the_lanes(folder: Path) -> None:
 def test_a_listener_of_some_functions_declares_those(folder: Path) -> None:
     put(folder, "mail.py", f"{HEAD}@handler(limit=Limit(5))\ndef send(): ...\ndef plain(): ...")
     registry = Registry.load(folder)
-    assert has_limits(registry.names())
+    assert LimitsDeclaration.of(registry.names()).fingerprint
     assert declaration(registry.only(["mail.plain"]).names()) == [("f mail.plain", b"[]")]
-    assert not has_limits(registry.only(["mail.plain"]).names())
+    assert not LimitsDeclaration.of(registry.only(["mail.plain"]).names()).fingerprint
     assert registry.only(["mail.send"]).find("mail.send") == registry.find("mail.send")
 
 
@@ -150,14 +150,6 @@ def test_a_signature_that_cannot_be_read_is_refused() -> None:
         ("limit=Limit(1, per='to')", "*to", "*to holds many arguments"),
         ("limit=Limit(1, per='to')", "**to", "**to holds many arguments"),
         ("rate=Rate(1, 1, per='to')", "to=()", "its default () is not text"),
-        (
-            "limit=Limit(1), rate=Rate(1, 1)", "to",
-            "both have the name 'mail.send': give one of them another, such as name='send-rate'",
-        ),
-        (
-            "limit=Limit(1, per='to'), rate=Rate(1, 1, per='to')", "to",
-            "both have the name 'mail.send:to'",
-        ),
         ("limit=[Limit(1, per='to', name='x'), Limit(2, name='x')]", "to", "the name 'x'"),
     ],
 )  # fmt: skip

@@ -33,7 +33,7 @@ def test_a_rate_is_written_with_the_interval_in_microseconds() -> None:
 def test_a_limit_is_a_value() -> None:
     assert Limit(5, per="customer") == Limit(5, per="customer")
     assert hash(Rate(5, "1s")) == hash(Rate(5, "1s"))
-    assert repr(Limit(5)) == "Limit(most=5, per=None, name=None, wait=None)"
+    assert repr(Rate(5, 1)) == "Rate(starts=5, every=1, per=None, name=None, burst=1)"
     with pytest.raises(AttributeError):
         Limit(5).most = 6  # type: ignore[misc]
     with pytest.raises(TypeError):

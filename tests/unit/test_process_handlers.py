@@ -24,7 +24,7 @@ from expirebridge.listener.execution.process_pool.protocol import (
     pack,
     unpack,
 )
-from expirebridge.model.policies import Discard, Retry, Snooze
+from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.settings import Settings
 from expirebridge.testing import run_handler
 from tests.kit.modules import forgotten, put
@@ -199,6 +199,9 @@ def test_answers_arrive_as_they_were_given() -> None:
     retry = unpack(pack(Impatient()))
     assert isinstance(retry, Retry)
     assert (retry.after, str(retry)) == (5, "in a hurry")
+    busy = unpack(pack(Busy("1m", per="account")))
+    assert isinstance(busy, Busy)
+    assert (busy.after, busy.per, str(busy)) == (60, "account", "busy for 60 s")
     discard = unpack(pack(Discard("never")))
     assert (type(discard), str(discard)) == (Discard, "never")
     lost = unpack(pack(Lost()))
@@ -206,7 +209,10 @@ def test_answers_arrive_as_they_were_given() -> None:
     assert str(lost).startswith("its Lost says no delay")
 
 
-@pytest.mark.parametrize("error", [Retry("2m", "why"), Snooze("2m", "why", times=2), Discard("no")])
+@pytest.mark.parametrize(
+    "error",
+    [Retry("2m", "why"), Snooze("2m", "why", times=2), Busy(1, "429", per="a"), Discard("no")],
+)
 def test_answers_can_be_pickled(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

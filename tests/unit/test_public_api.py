@@ -52,6 +52,7 @@ def test_the_public_names_are_these() -> None:
     assert expirebridge.__all__ == [
         "AsyncBridge",
         "Bridge",
+        "Busy",
         "Call",
         "Change",
         "Counts",
@@ -63,12 +64,14 @@ def test_the_public_names_are_these() -> None:
         "FormatTooNew",
         "HandlersError",
         "HistoryEntry",
+        "Hold",
         "InvalidSetting",
         "InvalidTask",
         "Lane",
         "LeftOut",
         "Limit",
         "LimitListing",
+        "LimitsNeedOnePartition",
         "Listener",
         "ListenerStuck",
         "Listing",
@@ -77,8 +80,8 @@ def test_the_public_names_are_these() -> None:
         "Outcome",
         "PartitionsDiffer",
         "PartlyDone",
-        "Rate",
         "QueuePlace",
+        "Rate",
         "Retry",
         "Series",
         "SeriesDeclared",
@@ -185,4 +188,4 @@ def test_a_function_of_the_package_takes_what_the_method_takes(name: str) -> Non
 def test_every_error_but_a_handlers_own_has_the_same_base(name: str) -> None:
     # Handlers raise these to steer their own task: they are no errors of expirebridge.
     is_ours = issubclass(getattr(expirebridge, name), expirebridge.ExpirebridgeError)
-    assert is_ours == (name not in {"Retry", "Snooze", "Discard"})
+    assert is_ours == (name not in {"Retry", "Snooze", "Busy", "Discard"})

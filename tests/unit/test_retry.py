@@ -12,6 +12,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.model.policies import (
     DEFAULT_POLICY,
     MAX_ATTEMPTS,
+    Busy,
     Delays,
     Discard,
     Exponential,
@@ -247,6 +248,20 @@ def test_a_granted_snooze_waits_no_longer_than_it_may(
 def test_snooze_refuses_what_is_no_limit(wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(InvalidTask, match=f"^{name}="):
         Snooze(**{"after": 1, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"after": "soon"}, "after"),
+        ({"per": ""}, "per"),
+        ({"per": "a b"}, "per"),
+        ({"per": 0}, "per"),
+    ],
+)
+def test_busy_refuses_what_is_no_duration_or_parameter(wrong: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidTask, match=f"^{name}="):
+        Busy(**{"after": 1, **wrong})
 
 
 @pytest.mark.parametrize("after", [-1, "soon", math.nan, None])

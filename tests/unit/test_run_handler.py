@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from expirebridge import (
+    Busy,
     Discard,
     HandlersError,
     InvalidTask,
+    Limit,
+    Rate,
     Retry,
     Snooze,
     current_task,
@@ -86,6 +89,21 @@ def test_a_snooze_waits_and_is_granted_no_longer_than_it_says() -> None:
     assert ran.delay == pytest.approx(60, abs=1)
     ran = run_handler(snooze, due=until)
     assert (ran.end, ran.delay) == (End.RETRY, 30)
+
+
+def test_busy_waits_if_the_handler_has_that_rate_and_fails_if_not() -> None:
+    @handler(rate=Rate(5, "1s", per="account"), limit=Limit(1), retry=[30])
+    def send(account: str, per: str | None) -> None:
+        raise Busy("10s", per=per)
+
+    ran = run_handler(send, ["a", "account"])
+    assert (ran.end, ran.delay, ran.reason) == (End.SNOOZED, 10, "busy for 10 s")
+    for per, which in ((None, "without per"), ("to", "with per='to'")):
+        ran = run_handler(send, ["a", per])
+        assert (ran.end, ran.delay) == (End.RETRY, 30)
+        assert ran.reason.startswith(
+            f"it raised Busy, but its handler has no rate {which}: add one"
+        )
 
 
 def test_an_error_is_raised_or_a_result_by_the_retry_policy() -> None:

@@ -236,3 +236,65 @@ def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not(name: st
     fields = set(re.findall(r"\w\.(\w+)", code))
     assert shared & set(words) <= {*fields, *functions, *others}
     assert [each for each in functions if words.count(each) < 2] == []
+
+
+# Who takes an id out of a state's set, or deletes its record, takes the task out of its lanes; but
+# for these.
+KEEP_LANES = {
+    ("include/state_sets", "fail_broken"),  # without a record there are no lanes
+    ("include/state_sets", "repair_place"),  # it stays where its record says
+    ("include/claims", "write_taken"),  # `enter_lanes` was called before
+    ("include/admission", "park"),  # `note_slots` frees what it does not keep
+    ("include/grants", "grant"),
+    ("include/lane_repair", "take_back"),
+}
+# No id is taken out of a state's set here: one is added that has no lanes, or stays in its state.
+ONLY_ADD = {"adopt", "heartbeat", "purge", "sweep", "include/new_tasks"}
+
+
+def without_comments(file: str) -> str:
+    return re.sub("--.*", "", TEXTS[file])
+
+
+def functions_in(file: str) -> dict[str, str]:
+    """The functions of a file, each with its text."""
+    found = re.findall(
+        r"^local (?:function )?(\w+)(?: = uses_limits and function)?\((?![^\n]* end$)(.*?)^end$",
+        without_comments(file),
+        re.M | re.S,
+    )
+    return dict(found)
+
+
+def changed_sets(code: str, commands: str) -> list[str]:
+    """The states' sets that a text changes with one of these commands, under any name."""
+    other_names = re.findall(r"local (\w+) = state_set\(", code)
+    names = "|".join([r"state_set\((?!'dirty')", *(rf"{name}\b" for name in other_names)])
+    return re.findall(rf"'(?:{commands})', (?:{names})", code)
+
+
+def test_what_ends_the_place_of_a_task_takes_it_out_of_its_lanes() -> None:
+    enders = {
+        (file, name): body
+        for file in TEXTS
+        for name, body in functions_in(file).items()
+        if changed_sets(body, "ZREM") or re.search(r"'(DEL|UNLINK)', record_key\(", body)
+    }
+    assert {place for place, body in enders.items() if "leave_lanes(" not in body} == KEEP_LANES
+
+
+def test_only_these_files_change_the_sets_of_states() -> None:
+    writers = {file for file in TEXTS if changed_sets(without_comments(file), "ZADD|ZREM")}
+    assert writers == {file for file, _ in KEEP_LANES} | ONLY_ADD | {"settle", "pack_batch"}
+
+
+# The first deletes finished tasks, which have no slots; the other takes them out by itself.
+SERVE_NOBODY = {"forget_ended", "pack_batch"}
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - SERVE_NOBODY))
+def test_a_script_that_can_free_a_slot_grants_it_in_the_end(name: str) -> None:
+    body = script_loader.load(name).plain.text
+    assert ("local function leave_lanes" in body) <= (
+        "  serve_freed()" in body or "\nserve_freed()" in body
+    )

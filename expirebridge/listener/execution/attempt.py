@@ -20,8 +20,10 @@ from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, 
 from expirebridge.listener.session import SessionOwner
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
+from expirebridge.model.limits import Rate
 from expirebridge.model.policies import (
     DEFAULT_POLICY,
+    Busy,
     Discard,
     Retry,
     RetryPolicy,
@@ -216,17 +218,28 @@ class Attempt:
     def now(self) -> float:
         """The estimate of the server's time, in seconds since 1970."""
         if self._consumer is None:
-            return self.claimed.due / 1000 + self.lateness + self.took
+            return self.claimed.due / 1000 + self.waited + self.lateness + self.took
         return self._consumer.session.server_clock.now()
 
+    @property
+    def waited(self) -> float:
+        """Seconds for which the task waited for slots of its limits: nobody was late then."""
+        waited = self.claimed.shown.get("waited", 0.0)
+        return waited if isinstance(waited, float) else 0.0
+
     def misfire(self, lateness: float) -> AttemptOutcome | None:
-        """The outcome if the attempt is too late, by so many seconds, to call the handler."""
+        """The outcome if the attempt is too late, by so many seconds, to call the handler.
+
+        One that is skipped when it is late is so, too, if it waited for a slot.
+        """
         policy = self.handler.misfire if self.handler is not None else None
         if self.claimed.misfire is not None:
             try:
                 policy = decode_misfire(self.claimed.misfire)
             except ValueError as error:
                 return self.outcomes.failed(f"its misfire policy cannot be read: {error}")
+        if policy is not None and policy.window is None:
+            lateness += self.waited
         if policy is None or policy.late_after is None or lateness <= policy.late_after:
             return None
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
@@ -286,6 +299,8 @@ class Attempt:
             case Snooze():
                 now = self.now()
                 return outcomes.snoozed(error, policy, snoozes=self.task.snoozes, now=now)
+            case Busy():
+                return outcomes.busy(error, policy, self._rate_of(error))
             case Discard():
                 return outcomes.failed(str(error))
             case HandlerMissing():
@@ -300,6 +315,12 @@ class Attempt:
                 return self._wrong_arguments() or outcomes.raised(policy, error)
             case _:  # a handler's sys.exit() ends its task, not the listener
                 return outcomes.raised(policy, error)
+
+    def _rate_of(self, busy: Busy) -> str | None:
+        """The name of the handler's rate with this `per`; None if it has none."""
+        limits = self.handler.limits if self.handler is not None else ()
+        rates = (one for one in limits if isinstance(one.limit, Rate))
+        return next((one.name for one in rates if one.limit.per == busy.per), None)
 
     def _wrong_arguments(self) -> AttemptOutcome | None:
         """The outcome if the arguments do not fit the handler of this listener."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expirebridge.handlers import Kind, Registry
+from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt, RowLookup
@@ -63,6 +64,7 @@ class Executor:
     ) -> None:
         self._registry = registry
         self.fingerprint = Fingerprint.of(registry)
+        self.limits = LimitsDeclaration.of(registry.names())
         self.series: Sequence[SeriesSpec] = registry.series
         """The series that its handlers declare with `@every`."""
         self._settings = settings
@@ -150,7 +152,7 @@ class Executor:
         self._pending.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
-        attempt.lateness = attempt.now() - attempt.claimed.due / 1000
+        attempt.lateness = attempt.now() - attempt.claimed.due / 1000 - attempt.waited
 
     async def _look_up(self, attempt: Attempt, row_check: RowLookup) -> AttemptOutcome | None:
         """The outcome if its row says that it is not to run now. Raises StartRefused."""

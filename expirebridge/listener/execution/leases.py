@@ -7,9 +7,11 @@ import time
 from typing import NamedTuple
 
 from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.session import SessionOwner
-from expirebridge.store.commands import claiming, fleet
+from expirebridge.store.commands import claiming, fleet, lanes
+from expirebridge.store.commands.call import Command
 
 # The code version of a listener, as its heartbeats report it.
 
@@ -22,8 +24,10 @@ class CodeVersion:
     The event loop changes it; the heartbeat's thread reads it.
     """
 
-    def __init__(self, fingerprint: Fingerprint) -> None:
+    def __init__(self, fingerprint: Fingerprint, limits: LimitsDeclaration) -> None:
         self.fingerprint = fingerprint
+        self.limits = limits
+        """What it declares of the limits of its handlers."""
         self.stranded = False
         """True if it skips many tasks whose functions no listener has."""
         self.withholds = False
@@ -46,7 +50,7 @@ ROUNDED = 0.001
 """Seconds by which a lease may end early: its start is rounded down to a millisecond."""
 
 
-class Hold(NamedTuple):
+class HeldLease(NamedTuple):
     """A claim that this listener holds, and when its lease was last requested."""
 
     token: str
@@ -68,8 +72,9 @@ class Leases:
         self._consumer = consumer
         self._listener = listener
         self._code = code
+        self._limits_declared = False
         self._lease = lease
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, HeldLease] = {}
         self._lock = threading.Lock()
         self._answered = False
         """True if the latest heartbeat was answered."""
@@ -90,7 +95,7 @@ class Leases:
     def hold(self, id: str, token: str, *, asked: float) -> None:
         """Renew this claim from now on; `asked` is when it was sent (monotonic)."""
         with self._lock:
-            self._held[id] = Hold(token, asked)
+            self._held[id] = HeldLease(token, asked)
 
     def drop(self, id: str, token: str) -> None:
         """Renew it no longer: it is settled, or lost."""
@@ -134,6 +139,8 @@ class Leases:
             return self.send_heartbeat()  # what a superseded primary renewed is lost
         if reply.undeclared:
             self.declare()
+        if not self._limits_declared:
+            self.declare_limits()
         self._answered = True
         if not answered:
             reply = dataclasses.replace(reply, gap=True)
@@ -148,6 +155,15 @@ class Leases:
         fingerprint = self._code.fingerprint
         store = self._consumer.session.heart_store
         store.run(fleet.declare(fingerprint.digest, fingerprint.shapes))
+
+    def declare_limits(self) -> None:
+        """Declare the limits of its handlers: it does so when it starts. Raises a ServerError."""
+        self._consumer.session.heart_store.run(self.limits_declaration())
+        self._limits_declared = True
+
+    def limits_declaration(self) -> Command[None]:
+        """The call that declares the limits of its handlers."""
+        return lanes.declare_limits(*self._code.limits)
 
     def leave(self) -> bool:
         """Tell the server that this listener stops; False if it does not answer."""
@@ -164,4 +180,4 @@ class Leases:
             for id, token in held.items():
                 hold = self._held.get(id)
                 if hold is not None and hold.token == token:
-                    self._held[id] = Hold(token, sent)
+                    self._held[id] = HeldLease(token, sent)

@@ -11,7 +11,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End, Ended
 from expirebridge.listener.execution.exceptions import RemoteTraceback, TimedOut
 from expirebridge.model.durations import seconds_of
-from expirebridge.model.policies import UNKNOWN_DELAY, Retry, RetryPolicy, Snooze
+from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.task_records import ClaimedTask
@@ -152,6 +152,26 @@ class OutcomeBuilder:
             return self.failed(f"its Snooze says no delay: {error}")
         reason = str(snooze)
         return self._outcome(End.SNOOZED, "snoozed", delay, reason, reason)
+
+    def busy(self, busy: Busy, policy: RetryPolicy, rate: str | None) -> AttemptOutcome:
+        """The handler raised Busy; `rate` is the name of the rate that it means.
+
+        If the handler has no such rate, the attempt counts as failed.
+        """
+        if rate is None:
+            which = "without per" if busy.per is None else f"with per={busy.per!r}"
+            return self.retry_or_fail(
+                policy,
+                f"it raised Busy, but its handler has no rate {which}: add one, "
+                "@handler(rate=Rate(...)), or raise Snooze, after which this task alone waits",
+            )
+        try:
+            delay = seconds_of(busy.after, name="after")
+        except InvalidTask as error:  # as in `obeys`
+            return self.failed(f"its Busy says no delay: {error}")
+        reason = str(busy)
+        outcome = self._outcome(End.SNOOZED, "busy", delay, reason, reason)
+        return outcome._replace(settlement=outcome.settlement._replace(rate=rate))
 
     def raised(self, policy: RetryPolicy, error: BaseException) -> AttemptOutcome:
         """The handler raised this error."""

@@ -118,7 +118,8 @@ class BacklogScan:
         if not self._walks:
             return claiming.claim(
                 nonce, settings, places=places, idle=alone,
-                fingerprint=self._code.fingerprint.digest, share=share, gate=gate,
+                fingerprint=self._code.fingerprint.digest,
+                limits=self._code.limits.fingerprint, share=share, gate=gate,
             )  # fmt: skip
         self._go_back()
         self._begin_pass()
@@ -126,7 +127,7 @@ class BacklogScan:
         walks = [self._walks[kind] for kind in self._sent]
         return claiming.claim_known(
             nonce, settings, places=places, idle=alone, code=self._code.text, walks=walks,
-            share=share, gate=gate,
+            limits=self._code.limits.fingerprint, share=share, gate=gate,
         )  # fmt: skip
 
     def _gate_number(self) -> int | None:
@@ -154,7 +155,7 @@ class BacklogScan:
         if is_time and ScanKind.FULL not in self._walks:
             self._again = False
             self._left, self._spent = 0, 0.0
-            self._walks[ScanKind.FULL] = Walk(FRONT, b"", self.seen)
+            self._walks[ScanKind.FULL] = Walk(FRONT, b"", self.seen, from_front=1)
 
     def _in_turn(self) -> list[ScanKind]:
         kinds = [kind for kind in ScanKind if kind in self._walks]
@@ -164,6 +165,8 @@ class BacklogScan:
     def take(self, claim: Claim, took: float) -> None:
         """Update the position from the reply to a claim, which took so many seconds."""
         now = claim.now_us // 1000
+        if claim.undeclared:
+            return
         if claim.blocked:
             self._code.withholds = True
         if claim.wrong_way:

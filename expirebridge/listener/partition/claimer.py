@@ -123,7 +123,11 @@ class Claimer:
                 return
             self._take_note(claim, time.monotonic() - asked)
             rest = self._due_timer.behind and not claim.shared
-            more = claim.wrong_way or (rest and bool(claim.tasks))
+            if claim.undeclared and not await self._declare_limits():
+                return
+            more = (
+                claim.wrong_way or claim.undeclared or (rest and bool(claim.tasks or claim.parked))
+            )
             places = self._reserve() if more else 0
             if places:
                 # The next claim is sent before these begin, so the server makes it while they run.
@@ -263,10 +267,22 @@ class Claimer:
             self._wakeup.set()  # it may have been for something else
         return places
 
+    async def _declare_limits(self) -> bool:
+        """Declare the limits of the handlers again, which the database has lost; True if it did."""
+        session = self._consumer.session
+        try:
+            await session.store.run(self._consumer.leases.limits_declaration())
+        except ServerError as error:
+            session.health.failed(ROLE, error)
+            await asyncio.sleep(RETRY_PAUSE)
+            self._wakeup.set()
+            return False
+        return True
+
     def _take_note(self, claim: Claim, took: float) -> None:
         self._scan.take(claim, took)
         self._fair_share.take(claim)
-        if claim.wrong_way:
+        if claim.wrong_way or claim.undeclared:
             return
         if claim.tasks or not self._scan.unfinished:
             self._hooks.emit(Claimed(count=len(claim.tasks)))

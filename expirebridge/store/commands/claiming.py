@@ -46,6 +46,8 @@ class Walk(NamedTuple):
     """The task after which it continues; empty: before all of that score."""
     last: bytes
     """The last score of the scan. It waits before tasks that are not due yet."""
+    from_front: int = 0
+    """1 if it began with the first task: only then are tasks of ordered lanes taken."""
 
     @property
     def place(self) -> float:
@@ -86,6 +88,10 @@ class Claim:
     the fleet now."""
     blocked: bool = False
     """True if that is because due tasks of a ledger are blocked."""
+    undeclared: bool = False
+    """True if nothing was claimed because the database lacks the limits of its handlers."""
+    parked: int = 0
+    """How many due tasks it made wait for slots."""
     fleet: bytes = b""
     """For `claim_known`: the code versions of the fleet."""
     walked: Sequence[Walked] = ()
@@ -114,12 +120,14 @@ def claim(
     places: int,
     idle: bool,
     fingerprint: str = "",
+    limits: str = "",
     share: FairShareInput | None = None,
     gate: int | None = None,
 ) -> Command[Claim]:
     """Take up to `places` due tasks for a lease, fenced by `token`, a new nonce.
 
     `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
+    `limits` is that of the limits that it declares, if any: without these, neither.
     Without a `share` it fills the places; without a `gate`, no task of a ledger: it is the number
     of the batch that the server must have seen.
     """
@@ -127,7 +135,7 @@ def claim(
     if gate is not None:
         limit = (*(limit or ("", "")), gate)
     return script(
-        "claim", *_common(token, settings, places, idle), fingerprint, *limit,
+        "claim", *_common(token, settings, places, idle), limits, fingerprint, *limit,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 
@@ -140,6 +148,7 @@ def claim_known(
     idle: bool,
     code: str,
     walks: Iterable[Walk],
+    limits: str = "",
     share: FairShareInput | None = None,
     gate: int | None = None,
 ) -> Command[Claim]:
@@ -154,7 +163,7 @@ def claim_known(
         limit = (*_limit(share), number, codes)
     positions = [part for walk in walks for part in walk]
     return script(
-        "claim_known", *_common(token, settings, places, idle), code, *limit, *positions,
+        "claim_known", *_common(token, settings, places, idle), limits, code, *limit, *positions,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 
@@ -183,12 +192,12 @@ def resent(claim: Command[Claim]) -> Command[Claim]:
 
 _ALONE, _SHARE = 1, 2
 """Codes of claim.lua: why a claim left due tasks."""
-_BLOCKED = 2
-"""Why it took nothing at all: 1 for a fleet of several codes, or this."""
+_BLOCKED, _UNDECLARED = 2, 3
+"""Why it took nothing at all: 1 for a fleet of several codes, or these."""
 
 
 def _read_claim(reply: list[Any], token: str) -> Claim:
-    now_us, next_due, why, broken, way, running, *columns = reply
+    now_us, next_due, why, broken, way, running, parked, *columns = reply
     fleet, *walked = way if isinstance(way, list) else (b"",)
     return Claim(
         now_us=now_us,
@@ -198,8 +207,10 @@ def _read_claim(reply: list[Any], token: str) -> Claim:
         running=running,
         broken=ids_of(broken),
         tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
-        wrong_way=isinstance(way, int),
+        wrong_way=isinstance(way, int) and way != _UNDECLARED,
         blocked=way == _BLOCKED,
+        undeclared=way == _UNDECLARED,
+        parked=parked,
         fleet=fleet,
         walked=[Walked(score, id, bool(end), left) for score, id, end, left in rows_of(walked, 4)],
     )
@@ -223,17 +234,20 @@ class Settlement(NamedTuple):
     id: str
     token: str
     outcome: str
-    """A word of settle.lua: `succeeded`, `retry`, `failed`, `snoozed`, `released`, `unknown`,
-    `unfit`."""
+    """A word of settle.lua: `succeeded`, `retry`, `failed`, `snoozed`, `busy`, `released`,
+    `unknown`, `unfit`."""
     delay: float = 0.0
     """Seconds until the task is looked at again, unless it ended for good."""
     text: str | bytes = ""
     """The result as JSON, or the reason."""
+    rate: str = ""
+    """After `busy`: the name of the rate whose lane rests."""
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for settle.lua."""
         delay = milliseconds(self.delay)
-        return (f"{self.id} {self.token} {self.outcome} {delay}", self.text)
+        words = f"{self.id} {self.token} {self.outcome} {delay}"
+        return (f"{words} {self.rate}" if self.rate else words, self.text)
 
 
 def settle(

@@ -1,14 +1,31 @@
-"""The call that reads limits and their lanes."""
+"""The calls about limits: what handlers declare, how full the lanes are, what operators change."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from expirebridge.model.lanes import DeclaredLimit, Lane, limit_name_of
-from expirebridge.model.task import LimitListing, from_ms
-from expirebridge.store.commands.call import Command, Everywhere, rows_of, script
+from expirebridge.model.task import Change, LimitListing, from_ms
+from expirebridge.store.commands.call import (
+    Argument,
+    Command,
+    Everywhere,
+    OfId,
+    rows_of,
+    script,
+)
 from expirebridge.store.lane_records import limits_from
 from expirebridge.store.task_records import text
+
+
+def declare_limits(fingerprint: str, fields: Iterable[tuple[str, bytes]]) -> Command[None]:
+    """Declare the limits of a listener's handlers: names and values for the hash `limits`.
+
+    `fingerprint` identifies them; it is empty if no handler has a limit, which matters only where
+    there are limits. Raises LimitsNeedOnePartition in a database of several partitions.
+    """
+    items: list[Argument] = [item for pair in fields for item in pair]
+    return script("declare_limits", fingerprint, *items, read=lambda _: None)
 
 
 def read_limits(lanes: int) -> Command[LimitListing]:
@@ -53,3 +70,16 @@ def _sum(parts: Sequence[Lane]) -> Lane:
         waiting=sum(lane.waiting for lane in parts),
         oldest_due=min((lane.oldest_due for lane in parts if lane.oldest_due), default=None),
     )
+
+
+def set_weight(limit: str, tenant: str, weight: float) -> Command[None]:
+    """Set how many turns a tenant of a fair limit has for each one of the others."""
+    return script("set_weight", limit, tenant, repr(float(weight)), read=lambda _: None)
+
+
+def let_pass(id: str) -> Command[Change]:
+    """Free the slots that a finished task keeps; passed, unchanged or not found."""
+    return script("let_pass", id, read=_PASSES.__getitem__, route=OfId(id))
+
+
+_PASSES = {1: Change.PASSED, 2: Change.UNCHANGED, 5: Change.NOT_FOUND}

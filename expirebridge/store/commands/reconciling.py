@@ -123,6 +123,8 @@ class Sweep:
     """Tasks that lapsed once too often."""
     lapse_in: float | None
     """Seconds until the first lease of those that run is over; None if none runs."""
+    mended: int
+    """How many places in lanes of limits were wrong."""
 
 
 def sweep(settings: Settings, limit: int = BATCH) -> Command[Sweep]:
@@ -135,13 +137,14 @@ def sweep(settings: Settings, limit: int = BATCH) -> Command[Sweep]:
 
 
 def _read_sweep(reply: list[Any]) -> Sweep:
-    more, forgotten, lapsed, failed, lapse_in = reply
+    more, forgotten, lapsed, failed, lapse_in, mended = reply
     return Sweep(
         more=bool(more),
         forgotten=forgotten,
         lapsed=ids_of(lapsed),
         failed=ids_of(failed),
         lapse_in=lapse_in / 1000 if lapse_in >= 0 else None,
+        mended=mended,
     )
 
 

@@ -17,7 +17,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.listener.execution.exceptions import RemoteTraceback
 from expirebridge.listener.execution.outcome import shown_error
 from expirebridge.model.durations import seconds_of
-from expirebridge.model.policies import Discard, Retry, Snooze
+from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.model.task import Task
 from expirebridge.settings import Settings
 
@@ -181,13 +181,15 @@ def _pack(error: BaseException) -> Raised:
 
 
 def _plain(error: BaseException) -> BaseException:
-    """The error; a subclass of Retry, Snooze or Discard, which may not pickle, becomes its base."""
+    """The error; one of a subclass of ours, which may not pickle, becomes its base."""
     try:
         match error:
             case Retry():
                 return Retry(seconds_of(error.after, name="after"), str(error))
             case Snooze(after=after, times=times, until=until):
                 return Snooze(seconds_of(after, name="after"), str(error), times=times, until=until)
+            case Busy(after=after, per=per):
+                return Busy(seconds_of(after, name="after"), str(error), per=per)
             case Discard():
                 return Discard(str(error))
     except InvalidTask as wrong:  # a subclass need not have called their own __init__

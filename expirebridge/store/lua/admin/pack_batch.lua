@@ -11,9 +11,9 @@
 --
 -- A waiting task is packed as pending with its due time, and its lanes are left: the other database has its own.
 --
--- Tasks that are due soon or wait, and ticks of series, are left to the listeners here while any sends heartbeats: so no task
--- is late because the mover stopped. So is a task whose key is gone before its time: if a client deleted it, a
--- listener is about to get the event.
+-- Tasks that are due soon or wait, and ticks of series, are left to the listeners here while any sends heartbeats: so
+-- no task is late because the mover stopped. So is a task whose key is gone before its time: if a client deleted it,
+-- a listener is about to get the event.
 
 -- include names
 -- include format
@@ -22,12 +22,14 @@
 -- include timer_edits
 -- include fleet
 -- include migrated
+-- include lanes
+-- include grants
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 local SOON, MOST_BYTES = 5000, 262144
 -- What says where a task stands in the lanes of this database.
-local OF_LANES = { state = true, slots = true, queue = true }
+local OF_LANES = ' state slots queue tenant parked '
 
 local move_key = own_key('move')
 local known = redis.call('HMGET', move_key, 'nonce', 'number', 'to', 'parcel')
@@ -73,7 +75,7 @@ local function pack_task(id, score)
   local record, fields = { state = 'pending' }, {}
   for i = 1, #values, 2 do
     record[values[i]] = values[i + 1]
-    if not OF_LANES[values[i]] then
+    if not string.find(OF_LANES, ' ' .. values[i] .. ' ', 1, true) then
       fields[#fields + 1] = values[i]
       fields[#fields + 1] = values[i + 1]
     end
@@ -83,35 +85,10 @@ local function pack_task(id, score)
   return state and { id, state, due, fields }, record
 end
 
--- Takes a packed task out of the lanes in which it has a slot, and out of that in which it waits.
-local function leave_lanes(id, record)
-  local lanes = {}
-  for lane in string.gmatch(record.slots or '', '[^\n]+') do
-    redis.pcall('SREM', own_key('lane:' .. lane), id)
-    lanes[#lanes + 1] = lane
-  end
-  if record.queue then
-    redis.pcall('ZREM', own_key('queue:' .. record.queue), id)
-    lanes[#lanes + 1] = record.queue
-  end
-  for _, lane in ipairs(lanes) do
-    local load = redis.call('SCARD', own_key('lane:' .. lane)) + redis.call('ZCARD', own_key('queue:' .. lane))
-    if load > 0 then
-      redis.call('ZADD', own_key('lanes'), load, lane)
-    else
-      redis.call('ZREM', own_key('lanes'), lane)
-    end
-  end
-  if lanes[1] then
-    redis.call('ZREM', own_key('grants'), id)
-    redis.call('ZREM', own_key('waits'), id)
-  end
-end
-
 -- Replaces a packed task by the record that stays for a while: see migrated.lua.
 local function leave(id, record)
   redis.call('DEL', trigger_key(id, record))
-  leave_lanes(id, record)
+  if uses_limits then leave_lanes(id) end
   for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   redis.call('DEL', record_key(id))
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
@@ -152,4 +129,5 @@ if not items[1] then return reply end
 reply[1] = math.max(number, arrived) + 1
 redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items), 'items', #items)
 for i, item in ipairs(items) do go(item[1], records[i]) end
+if uses_limits then serve_freed() end
 return add_all(items)

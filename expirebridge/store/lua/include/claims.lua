@@ -4,10 +4,13 @@
 -- include state_sets
 -- include timer_edits
 -- include tick_claims
+-- include admission
+-- include limits
+-- include format
 
 -- The lowest batch number that must have been relayed here before the listener claims tasks of its ledger; nil
 -- if it has no ledger, or its gate is closed.
-local gate = tonumber(ARGV[12])
+local gate = tonumber(ARGV[13])
 -- If more rows than this are dirty, no task of a ledger starts.
 local MOST_DIRTY = 100000
 local ledger_blocked
@@ -26,19 +29,21 @@ end
 -- The arguments that both claiming scripts have: see claim.lua.
 local token, lease, places, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
-local listeners, held = tonumber(ARGV[10]), tonumber(ARGV[11])
+local declaration, listeners, held = ARGV[9], tonumber(ARGV[11]), tonumber(ARGV[12])
 
 -- After this many lapses a task may be what kills its listeners: it is claimed alone, so no other dies with it.
 local LAPSES_UNTIL_ALONE = 2
 -- The first RARE fields are in the reply, in this order, after `ledger`: see store/task_records.py.
-local RARE = 8
-local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick',
+local RARE = 9
+local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick', 'waited',
   'attempt', 'lapses', 'made' }
+if uses_limits then FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2], FIELDS[#FIELDS + 3] = 'slots', 'due', 'started' end
 -- Read for a resend alone: the tasks that the claim took before, and when they were due.
 local TAKEN_FIELDS = { 'token', 'due' }
 local FIRST, LAST = 4, 3 + RARE -- of what `read` gives beside a record
+local WAITED = LAST
 
-local reply = { now_us, -1, 0, {}, false, -1 }
+local reply = { now_us, -1, 0, {}, false, -1, 0 }
 local broken = reply[4]
 local bytes, claimed, alone, meets_blocked = 0, 0, false, false
 local ALONE, SHARE = 1, 2
@@ -113,6 +118,40 @@ local function share_of(due, running, among) return math.ceil((due + running) / 
 
 local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE end
 
+local NO_LANES = {}
+-- False while a part of what is due is looked at that does not begin with the first; and the tasks that were left then.
+local from_front, skipped = true, 0
+
+-- The lanes and rates of a due task whose turn it is; nil if it was made to wait.
+local has_slots = uses_limits and function(id, record, due)
+  local func = string.match(record.call, '^[^?]*')
+  local lane, taken, rates, tenant = hold_on(func, record), NO_LANES, NO_LANES, nil
+  if not lane then
+    local limits = limits_of(func)
+    if not limits then return NO_LANES, NO_LANES end
+    local lanes, tenants = lanes_of(limits, record)
+    -- What is behind others that it has not looked at may be behind one of its own lane, unless it has its slot.
+    local first = not from_front and limit_of(lanes[1])
+    if first and first.ordered and string.match(record.slots or '', '^[^\n]*') ~= lanes[1] then
+      skipped = skipped + 1
+      return nil
+    end
+    lane, taken, rates = find_slots(lanes, record)
+    tenant = tenants[lane]
+  end
+  if not lane then return taken, rates end
+  if record.tick then end_tick_before(id, keep_failed) end
+  park(id, record, due, lane, taken, tenant)
+  return nil
+end
+
+-- What a task has waited for slots is told of its latest due time alone.
+local forget_waited = uses_limits and function(id, record)
+  redis.call('HDEL', record_key(id), 'waited')
+  record.waited = nil
+  return false
+end
+
 local function take_if_due(id, due)
   local record, values
   if ahead[id] then
@@ -126,21 +165,35 @@ local function take_if_due(id, due)
     return fail_broken(id, 'pending', keep_failed)
   end
   if repair_place(id, record, 'pending', keep_failed) then return end
+  local timer = not none_has_timer and read_timer(id, record)
+  if timer then return follow_timer(id, record) end
+  if record.ledger and is_ledger_blocked() then
+    meets_blocked = true
+    return
+  end
+  local slots, rates = NO_LANES, NO_LANES
+  if uses_limits then
+    -- Of one that was granted a slot, the first due time is in its record.
+    if record.slots and redis.call('ZSCORE', grants_key(), id) then due = math.min(tonumber(record.due) or due, due) end
+    if record.waited and tonumber(record.due) ~= due then values[WAITED] = forget_waited(id, record) end
+    slots, rates = has_slots(id, record, due)
+    if not slots then return end
+  end
   local poison = is_poison(record)
   if poison and (not idle or claimed > 0) then
     reply[3] = ALONE
     return
   end
-  local timer = not none_has_timer and read_timer(id, record)
-  if timer then
-    follow_timer(id, record)
-  elseif record.ledger and is_ledger_blocked() then
-    meets_blocked = true
-  elseif not record.tick or begin_tick(id, record, due, keep_failed, taken) then
-    take_task(id, record, values, due)
-    alone = poison
-    if poison then reply[3] = ALONE end
-  end
+  if record.tick and not begin_tick(id, record, due, keep_failed, taken) then return end
+  if slots[1] or rates[1] or record.slots then enter_lanes(id, record, slots, rates) end
+  take_task(id, record, values, due)
+  alone = poison
+  if poison then reply[3] = ALONE end
+end
+
+-- True if this database lacks the limits that this listener declares: nothing may be claimed then.
+local function lacks_limits()
+  return declaration ~= '' and redis.pcall('HEXISTS', limits_key(), 'd ' .. declaration) ~= 1
 end
 
 local function find_claimed()

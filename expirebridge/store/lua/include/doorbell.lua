@@ -2,6 +2,7 @@
 -- include format
 -- include clock
 -- include state_sets
+-- include grants
 
 -- The channel that the listeners of a database subscribe to.
 local function doorbell_channel(database) return prefix .. ':doorbell:' .. database end
@@ -24,7 +25,7 @@ local function wait_until(id, record, due)
   move(id, record, 'pending', due)
 end
 
--- Makes a change, and rings the doorbell if it has made a task the earliest; `move` and `write` note the
+-- Makes a change, gives the slots that it freed to those who wait for them, and rings the doorbell if it has made a task the earliest; `move` and `write` note the
 -- `soonest`. If the fleet runs more than one code, due tasks may have been left to other listeners: then only tasks
 -- that are not due yet are compared. If none of the changed tasks was pending before, one look afterwards is
 -- enough, and only if one is pending now.
@@ -32,6 +33,7 @@ local function ring_after(change, none_waited)
   local reply
   if none_waited then
     reply = change()
+    if uses_limits then serve_freed() end
     if soonest == math.huge then return reply end
   end
   local first
@@ -42,7 +44,10 @@ local function ring_after(change, none_waited)
     first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')[2]
   end
   first = tonumber(first) or math.huge
-  if not none_waited then reply = change() end
+  if not none_waited then
+    reply = change()
+    if uses_limits then serve_freed() end
+  end
   if soonest < first or none_waited and soonest == first then
     notify_listeners(string.format('%.0f', soonest))
   end

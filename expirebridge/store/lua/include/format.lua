@@ -47,3 +47,7 @@ if not plain or slot ~= '' then
   end
   if partitions > 1 then home = string.sub(slot, 2, -2) .. '@' end
 end
+
+-- True if there are limits, or holds. What serves them alone is written as `uses_limits and function`: where there are
+-- none, no script makes these functions, and each caller asks first.
+local uses_limits = features and string.find(' ' .. features .. ' ', ' limits ', 1, true) ~= nil

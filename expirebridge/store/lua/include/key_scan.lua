@@ -16,7 +16,7 @@ end
 
 -- Follows an edit of a timer that was missed.
 local function follow(id, record)
-  if record.state == 'paused' then return follow_timer(id, record) end
+  if record.state ~= 'pending' then return follow_timer(id, record) end
   local timer = read_timer(id, record)
   local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
   if timer == 'none' or (timer and score and timer < score - 1) then
@@ -33,18 +33,26 @@ local NEXT_CHECK = {
   end,
   paused = function() return now + PAUSED_LOOK end,
   running = function(_, _, lease) return now + lease end,
+  waiting = function(_, record) return tonumber(record.due) or now end,
 }
+
+-- True if a task that waits for a slot is in no queue.
+local function is_out_of_line(id, record)
+  return record.state == 'waiting' and not redis.pcall('ZSCORE', queue_key(record.queue or ''), id)
+end
 
 -- Puts an id that is in no state set back into that of its record.
 local function restore_place(id, misplaced, lease, keep_failed)
   if not lease or not is_id(id) then return end
-  local record = read(id)
-  if record and redis.call('ZSCORE', state_set(record.state), id) then return end
+  local record = read(id, { 'queue', 'due' })
+  if record and redis.call('ZSCORE', state_set(record.state), id) and not is_out_of_line(id, record) then return end
   misplaced[#misplaced + 1] = id
   if not record then
     fail_broken(id, 'pending', keep_failed)
   elseif NEXT_CHECK[record.state] then
-    move(id, record, record.state, NEXT_CHECK[record.state](id, record, lease))
+    -- One that waits for a slot finds its place at the next claim.
+    local state = record.state == 'waiting' and 'pending' or record.state
+    move(id, record, state, NEXT_CHECK[record.state](id, record, lease))
   elseif FINISHED[record.state] then
     move(id, record, record.state, now + keep_failed)
   else
@@ -62,7 +70,7 @@ local function check_key(name, found, lease, keep_failed)
     local record = read(id)
     if not record or trigger_key(id, record) ~= name then
       found[#found + 1] = name
-    elseif record.state == 'pending' or record.state == 'paused' then
+    elseif NEXT_CHECK[record.state] and record.state ~= 'running' then
       follow(id, record)
     elseif FINISHED[record.state] then
       found[#found + 1] = name

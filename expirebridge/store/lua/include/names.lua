@@ -33,3 +33,18 @@ local function is_ours(name) return string.sub(name, 1, #prefix + 1) == prefix .
 -- True if a key can belong to this partition. With a tag, keys with other tags belong to other partitions, and no
 -- script may use them: they may be on another node.
 local function in_slot(name) return string.sub(name, 1, #slot) == slot end
+
+-- What limits keep: see lanes.lua and limits.lua.
+local function limits_key() return prefix .. ':limits' end
+local function holds_key() return prefix .. ':holds' end
+local function lanes_key() return prefix .. ':lanes' end
+local function held_key() return prefix .. ':held' end
+local function lane_key(lane) return prefix .. ':lane:' .. lane end
+local function queue_key(lane) return prefix .. ':queue:' .. lane end
+local function grants_key() return prefix .. ':grants' end
+local function waits_key() return prefix .. ':waits' end
+local function rates_key() return prefix .. ':rates' end
+local function weights_key() return prefix .. ':weights' end
+local function turns_key(lane) return prefix .. ':turns:' .. lane end
+local function shares_key(lane) return prefix .. ':shares:' .. lane end
+local function tenant_key(lane, tenant) return prefix .. ':queue:' .. lane .. '\t' .. tenant end

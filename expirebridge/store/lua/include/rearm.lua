@@ -7,6 +7,8 @@
 -- include doorbell
 -- include ledger
 -- include new_tasks
+-- include lanes
+-- include format
 
 -- Starts a finished task anew, with all its attempts. The settlement that ended it may be sent again, so its token
 -- is kept. Needs the fields `token` and `settled`.
@@ -82,6 +84,7 @@ local function rearm(id, record)
     if not timer and not record.rearm then return false end
     note_attempt(id, 'rearmed')
     raise_generation(id, record)
+    if uses_limits then leave_lanes(id) end
     local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
     if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end

@@ -30,8 +30,11 @@
 --   ledger   of a task of a ledger: the generation and the revision of its row, see ledger.lua
 --   history  earlier changes and attempts, see history.lua
 --   left     while paused: the ms that were left until it was due
---   slots    lanes in which it holds a slot, one a line: of a running task, or of a pending one with a grant
---   queue    while waiting: the lane in which it waits
+--   slots    of a task with limits: the lanes in which it has a slot, one a line: see lanes.lua
+--   queue    while it waits for a slot: the lane
+--   tenant   and whose turn it waits for, if that is fair
+--   parked   since when, in ms
+--   waited   how many ms it has waited for slots since it was due
 local STATES = { 'pending', 'waiting', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 -- Least time in ms that a finished record is kept: late events of its key must find it.
@@ -39,7 +42,7 @@ local LATE_EVENTS = 15000
 
 -- The fields that only runs write: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes' }
+  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited' }
 
 -- True if the text can be an id: other clients can put anything into a state set, or into the name of a record. The
 -- length is checked when an id is made.

@@ -1,6 +1,8 @@
 -- include names
 -- include clock
 -- include records
+-- include lanes
+-- include format
 
 -- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
 -- succeeded, and what became of the latest that began.
@@ -33,9 +35,16 @@ local function move(id, record, state, look_at, fields)
   else
     redis.call('HSET', record_key(id), 'state', state, unpack(fields or {}))
   end
-  if record.state ~= state then
-    redis.call('ZREM', state_set(record.state), id)
+  local before = record.state
+  if before ~= state then
+    redis.call('ZREM', state_set(before), id)
     record.state = state
+  end
+  if not uses_limits or state == 'running' then return end
+  if state == 'pending' and look_at <= now and before ~= 'waiting' then
+    keep_slots(id)
+  else
+    leave_lanes(id, state == 'failed' and 'blocking' or not FINISHED[state] and 'ordered')
   end
 end
 
@@ -45,6 +54,7 @@ local function forget(id, state)
   if type(tags) == 'string' then
     for tag in string.gmatch(tags, '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   end
+  if uses_limits then leave_lanes(id) end
   redis.call('DEL', record_key(id))
   redis.call('ZREM', state_set(state), id)
 end

@@ -10,10 +10,10 @@ local DAY = 86400
 
 local tallied = {}
 
--- Needs the fields `due` and `started`.
+-- Needs the fields `due` and `started`, and `waited` if there are limits: nobody is late while it waits for a slot.
 local function tally(record, outcome)
   if not TALLIED[outcome] then return end
-  local late = (tonumber(record.started) or now) - (tonumber(record.due) or now)
+  local late = (tonumber(record.started) or now) - (tonumber(record.due) or now) - (tonumber(record.waited) or 0)
   local step = 1
   while STEPS[step] and late > STEPS[step] do step = step + 1 end
   local field = TALLIED[outcome] .. step

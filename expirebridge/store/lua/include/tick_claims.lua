@@ -4,6 +4,7 @@
 
 -- A tick that does not run is cancelled, and kept for so many ms at most.
 local KEPT_SKIPPED = 3600000
+local MISSED = 'missed: the next tick was due'
 -- The series and the time in a tick's id; the time at which the next one is due, in its field `tick`.
 local SERIES_IN_ID = '^(.+)@%d+$'
 local NEXT_IN_TICK = '^%d+ (%d+)$'
@@ -46,7 +47,7 @@ local function begin_tick(id, record, due, keep_failed, taken)
   local successor = tonumber(string.match(record.tick, NEXT_IN_TICK))
   local passed = successor and successor <= now
   if passed and not began[1] and due < successor then
-    return skip('missed', 'missed: the next tick was due')
+    return skip('missed', MISSED)
   end
   if apart and passed and began[1] then
     return end_now('failed', keep_failed, (began[2] or 'it began')

@@ -17,7 +17,7 @@ local ids = redis.call('ZRANGE', state_set('dirty'), 0, tonumber(ARGV[2]) - 1, '
 for i = 1, #ids, 2 do
   local record = read(ids[i], { 'due', 'left', 'next', 'rearm', 'attempt', 'error',
     'cancel' }) or { state = '' }
-  local waits = record.state == 'pending' or record.state == 'running'
+  local waits = record.state == 'pending' or record.state == 'running' or record.state == 'waiting'
   for _, value in ipairs({ ids[i], ids[i + 1], record.ledger or '', record.state,
     waits and row_time_of(ids[i], record) or -1, tonumber(record.attempt) or 0, record.error or '',
     record.cancel or '' }) do

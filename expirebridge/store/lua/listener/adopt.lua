@@ -25,6 +25,7 @@
 -- include timer_edits
 -- include doorbell
 -- include ledger
+-- include lanes
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5
@@ -77,7 +78,8 @@ end
 local function follow_end(id, record, hint)
   -- Without a score it would never be claimed.
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
-  if score <= now then return end -- it is due, or about to be looked at
+  -- It is due, or about to be looked at; or it was due, and is pending until its rate allows a start.
+  if score <= now or uses_limits and has_slot(id) then return end
   if hint ~= 'deleted' then
     note(id, 'edit', record.state == 'pending' and score or nil, now)
     move(id, record, 'pending', now)

@@ -4,16 +4,18 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 places (most tasks to
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
---          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the listener's
---          fingerprint, or ''; if others live, too: 10 how many listeners, and if it is to take no more
---          than its share: 11 how many tasks it runs (else ''); and if it has a ledger: 12 the number of
+--          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the
+--          fingerprint of the limits of its handlers, '' if they have none, 10 the listener's fingerprint, or ''; if others live, too: 11 how many
+--          listeners, and if it is to take no more than its share: 12 how many tasks it runs (else '');
+--          and if it has a ledger: 13 the number of
 --          the batch that must have been relayed here, or '' while nothing of it is to be claimed
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
 --          1 if nothing may be claimed until the listener is idle, because a task waits to be
 --          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose
 --          records are missing or broken, 1 if nothing was claimed because the fleet runs more than
 --          one code, 2 if because the first due task is of a ledger, and blocked: then `claim_known` is
---          to be sent; how many tasks run now if others live, or -1; then
+--          to be sent; 3 if because the limits that it declares are not here: then `declare_limits` is;
+--          how many tasks run now if others live, or -1; how many it made wait for slots; then
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:
 --          {call (if another name than the id's own is the trigger key's), and the first RARE of
@@ -26,14 +28,24 @@
 -- include format
 -- include clock
 -- include claims
+-- include grants
+-- include admission
 
 if resend then find_claimed() end
-if claimed == 0 and ARGV[9] ~= '' and fleet_code and fleet_code ~= ARGV[9] then
+if claimed == 0 and lacks_limits() then
+  reply[5] = 3
+  return reply
+end
+if claimed == 0 and ARGV[10] ~= '' and fleet_code and fleet_code ~= ARGV[10] then
   reply[5] = 1
   return reply
 end
 local running = listeners and redis.call('ZCARD', state_set('running'))
-if claimed == 0 and places > 0 then
+
+-- Looks at the first due tasks, and takes them. True if it is worth while to look again: it has places left, since
+-- tasks were made to wait.
+local function take_first()
+  local before = parked
   local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0,
     places)
   local most = places
@@ -56,9 +68,35 @@ if claimed == 0 and places > 0 then
     if meets_blocked then break end
   end
   write_taken()
+  return parked > before and parked < MOST_PARKED and claimed < most and reply[3] == 0 and not meets_blocked
+    and not alone
 end
 
+-- While many are made to wait, the newest due tasks are looked at besides: what has no limit does not wait until all
+-- of them do.
+local FRESH = 100
+
+-- Takes of the newest due tasks those without a limit.
+local function take_fresh()
+  local ids = redis.call('ZRANGE', state_set('pending'), now, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, FRESH, 'WITHSCORES')
+  for i = 1, #ids, 2 do
+    if claimed >= places or bytes >= max_bytes or alone or reply[3] ~= 0 or meets_blocked then break end
+    local call = redis.pcall('HGET', record_key(ids[i]), 'call')
+    if type(call) == 'string' and not limits_of(string.match(call, '^[^?]*')) then
+      take_if_due(ids[i], tonumber(ids[i + 1]))
+    end
+  end
+  write_taken()
+end
+
+if claimed == 0 and places > 0 then
+  repeat until not take_first()
+  if parked >= MOST_PARKED then take_fresh() end
+end
+if uses_limits then serve_freed() end
+
 if meets_blocked and claimed == 0 then reply[5] = 2 end
+reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
 if first[2] then reply[2] = tonumber(first[2]) end

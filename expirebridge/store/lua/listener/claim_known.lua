@@ -3,10 +3,11 @@
 -- whose functions no listener has. Tasks that only other listeners can run are left to them.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 to 8 as for `claim`, 9 the listener's code: its fingerprint, and ` ?` if it passes over
---          many tasks that no listener can run, or that are blocked, 10 to 12 as for `claim`, or '', 13
+-- ARGV     1 database, 2 to 9 as for `claim`, 10 the listener's code: its fingerprint, and ` ?` if it passes over
+--          many tasks that no listener can run, or that are blocked, 11 to 13 as for `claim`, or '', 14
 --          fingerprints of the fleet, each with how many listeners run it; then for each scan of the pending tasks:
---          score and id behind which it continues ('' : before all of that score), its last score
+--          score and id behind which it continues ('' : before all of that score), its last score, 1 if it is
+--          a walk from the front: only on those are tasks of ordered lanes taken
 -- returns  as `claim`, but: the ms at which the first task that is not due yet is due; in the fifth
 --          place 1 if nothing was claimed because `claim` would do, or else
 --          {the codes that the fleet runs, for each scan: score and id that it has reached, 1 if it is at its
@@ -25,12 +26,14 @@
 -- include fleet
 -- include doorbell
 -- include claims
+-- include grants
+-- include admission
 
 -- Writing a note costs the server as much as looking at LOOKS_OF_A_NOTE tasks.
 local LOOKS, LOOKS_OF_A_NOTE = 250, 3
 local MINE, OTHERS, NOBODYS = 1, 2, 3
 
-local mine = string.match(ARGV[9], '^%x+')
+local mine = string.match(ARGV[10], '^%x+')
 local set = state_set('pending')
 -- Without its declaration a listener takes every task, and returns those that it cannot run.
 local declared = type(redis.pcall('HGET', code_key(mine), '#')) == 'string'
@@ -51,7 +54,7 @@ end
 -- Number of listeners that have a function; those without a declaration count as having it.
 local function count_peers(func)
   local count = listeners
-  for fingerprint, run_it in string.gmatch(ARGV[13], '(%x+) (%d+)') do
+  for fingerprint, run_it in string.gmatch(ARGV[14], '(%x+) (%d+)') do
     if type(redis.pcall('HGET', code_key(fingerprint), func)) ~= 'string' then
       count = count - tonumber(run_it)
     end
@@ -107,7 +110,9 @@ local function take_or_leave(id, due)
   left = left + 1
 end
 
-local function is_full() return claimed >= places or bytes >= max_bytes or reply[3] ~= 0 end
+local function is_full()
+  return claimed >= places or bytes >= max_bytes or reply[3] ~= 0 or parked >= MOST_PARKED
+end
 
 local function scan(score, id, last, most)
   local from = id == '' and redis.call('ZCOUNT', set, '-inf', '(' .. score) or rank_behind(set, score, id)
@@ -130,14 +135,15 @@ end
 
 local function scan_all(scans)
   local reached = { fleet_code or '' }
-  for at = 1, #scans, 3 do
+  for at = 1, #scans, 4 do
     -- Looks that one scan does not use are left to the next.
-    local most = math.max(math.floor((LOOKS - looks) / ((#scans - at + 1) / 3)), 0)
-    left = 0
+    local most = math.max(math.floor((LOOKS - looks) / ((#scans - at + 1) / 4)), 0)
+    left, skipped, from_front = 0, 0, scans[at + 3] == '1'
     local last = scans[at + 2]
     local at_now = (tonumber(last) or now) >= now
     if at_now then last = now end
     local found = scan(scans[at], scans[at + 1], last, most)
+    found[4] = left + skipped
     write_taken() -- another scan may come to the same tasks
     -- More tasks may become due in this millisecond.
     if found[3] == 1 and at_now then found[1], found[2] = string.format('%.0f', now), '' end
@@ -148,18 +154,24 @@ end
 
 if resend then find_claimed() end
 if claimed == 0 then
-  if ARGV[9] == (fleet_code or ARGV[9]) and ARGV[9] == mine then
+  if lacks_limits() then
+    reply[5] = 3
+    return reply
+  end
+  if ARGV[10] == (fleet_code or ARGV[10]) and ARGV[10] == mine then
     reply[5] = 1
     return reply
   end
   -- Before it passes over tasks, the fleet is notified, so that due tasks are announced.
-  if ARGV[9] ~= mine and not string.find(fleet_code or '', '?', 1, true) then
+  if ARGV[10] ~= mine and not string.find(fleet_code or '', '?', 1, true) then
     redis.pcall('HSET', meta_key, 'code', (fleet_code or mine) .. ' ?')
     notify_listeners('beat')
   end
-  reply[5] = scan_all({ unpack(ARGV, 14) })
+  reply[5] = scan_all({ unpack(ARGV, 15) })
 end
 
+if uses_limits then serve_freed() end
+reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', set, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
 if first[2] then reply[2] = tonumber(first[2]) end

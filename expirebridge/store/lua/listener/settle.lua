@@ -6,6 +6,7 @@
 --          listener's code, or '', then for each attempt: '<id> <token> <outcome> <delay in ms>', text
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
 --          'snoozed' (uncounted; due after the delay; text: why),
+--          'busy' (the same; a fifth word is the name of a rate, in whose lane nothing starts before then),
 --          'released' (uncounted; due as before, or after the delay; text: why),
 --          'unknown' (the same, and failed when no listener has had the function for 24 h),
 --          'unfit' (failed: the arguments do not fit the function)
@@ -31,13 +32,19 @@
 -- include rearm
 -- include tick_claims
 -- include tally
+-- include lanes
+-- include limits
+-- include admission
+-- include format
 
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
 local FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
   'error', 'lapses', 'unfit' }
+if uses_limits then FIELDS[#FIELDS + 1] = 'waited' end
 
 local function wait_again(id, record, how, due, text, counted)
+  if uses_limits and how ~= 'released' then leave_lanes(id, 'ordered') end
   note_attempt(id, how, text)
   local fields = { 'error', text }
   if not counted then
@@ -71,6 +78,9 @@ local function write_succeeded()
     end
   end
   redis.call('ZREM', state_set('running'), unpack(ids))
+  if uses_limits then
+    for _, id in ipairs(ids) do leave_lanes(id) end
+  end
 end
 
 local OUTCOMES = {
@@ -125,12 +135,31 @@ OUTCOMES.unknown = function(id, record, delay, text, outcome)
 end
 OUTCOMES.unfit = OUTCOMES.unknown
 
+-- Lets the task's lane of a rate rest. Afterwards its tasks start at the rate: a burst is what was not used before.
+local rest = uses_limits and function(id, record, name, delay)
+  local limits = limits_of(string.match(record.call, '^[^?]*')) or {}
+  record.args = redis.call('HGET', record_key(id), 'args') or nil
+  local lanes = lanes_of(limits, record)
+  for i, limit in ipairs(limits) do
+    local spec = limit[1] == name and limit_of(lanes[i])
+    if spec and tonumber(spec.interval) then
+      local arrival = now_us + delay * 1000 + (burst_of(spec) - 1) * spec.interval
+      arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lanes[i]))))
+      change_lane('ZADD', rates_key(), arrival, rest_of(lanes[i]))
+    end
+  end
+end
+
 local function runs(record, token) return record.state == 'running' and record.token == token end
 
 local function settle(item, text, none_has_timer)
-  local id, token, outcome, delay, record = unpack(item, 1, 5)
+  local id, token, outcome, delay, record, rate = unpack(item, 1, 6)
   if not record then return REFUSED end
   if runs(record, token) then
+    if outcome == 'busy' then
+      if uses_limits then rest(id, record, rate, delay) end
+      outcome = 'snoozed'
+    end
     tally(record, outcome)
     local asked = record.next or record.rearm or not none_has_timer
     if asked and rearm(id, record) then return DONE end
@@ -146,9 +175,9 @@ end
 return ring_after(function()
   local reply, items, keys = {}, {}, {}
   for at = 5, #ARGV, 2 do
-    local id, token, outcome, delay = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)$')
+    local id, token, outcome, delay, rate = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+) ?(%S*)$')
     local record = read(id, FIELDS)
-    items[#items + 1] = { id, token, outcome, tonumber(delay), record }
+    items[#items + 1] = { id, token, outcome, tonumber(delay), record, rate }
     if record and runs(record, token) then keys[#keys + 1] = trigger_key(id, record) end
   end
   -- A timer that was set while its task ran asks for another run: all are looked for at once.

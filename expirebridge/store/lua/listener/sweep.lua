@@ -5,7 +5,8 @@
 -- ARGV     1 database, 2 lease in ms, 3 most ids to handle, 4 succeeded tasks to keep at most,
 --          5 ms to keep a succeeded task, 6 ms to keep a failed one
 -- returns  1 if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
---          often and failed, ms until the first lease of a running task ends (-1: none runs)
+--          often and failed, ms until the first lease of a running task ends (-1: none runs), how many
+--          places in lanes were wrong and are mended
 
 -- include names
 -- include clock
@@ -17,6 +18,10 @@
 -- include doorbell
 -- include rearm
 -- include migrated
+-- include grants
+-- include features
+-- include lane_repair
+-- include format
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -112,6 +117,12 @@ ring_after(function()
   forget_all('cancelled', now - MIGRATED_OFFSET)
   forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
+  if uses_limits then
+    mend_lanes(lease, keep_failed)
+    forget_ended_holds()
+  elseif redis.call('EXISTS', holds_key()) == 1 then
+    note_feature('limits') -- a plain client has set a hold: from now on claims look at holds
+  end
   local gone = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
   if gone[1] then
     redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
@@ -119,4 +130,4 @@ ring_after(function()
   end
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
-return { left <= 0 and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1 }
+return { (left <= 0 or served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1, mended }

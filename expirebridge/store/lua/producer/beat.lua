@@ -33,7 +33,7 @@ if record.state == 'running' then
   return REARMED
 end
 local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
-if record.state == 'paused' or (score and due < score) then
+if record.state ~= 'pending' or (score and due < score) then
   note_move(id, record, 'beat', due)
   ring_after(function() wait_until(id, record, due) end)
 else

@@ -36,6 +36,8 @@ local function cancel(id)
 end
 
 local reply = {}
-for at = 4, #ARGV do reply[#reply + 1] = cancel(ARGV[at]) end
+ring_after(function()
+  for at = 4, #ARGV do reply[#reply + 1] = cancel(ARGV[at]) end
+end, true)
 if running then notify_listeners('beat') end
 return reply

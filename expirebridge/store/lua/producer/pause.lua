@@ -10,12 +10,13 @@
 -- include state_sets
 -- include history
 -- include timer_edits
+-- include doorbell
 -- include changes
 
 local nonce = ARGV[2]
 
 local function pause(id, record)
-  if record.state == 'pending' then
+  if record.state ~= 'paused' then
     remember(id, record, nonce, DONE)
     note_move(id, record, 'pause', nil)
     redis.call('HSET', record_key(id), 'left', math.max(due_of(id, record) - now, 0))
@@ -25,4 +26,4 @@ local function pause(id, record)
   return DONE
 end
 
-return change_waiting(3, nonce, { 'nonce' }, pause)
+return ring_after(function() return change_waiting(3, nonce, { 'nonce', 'due' }, pause) end)

@@ -33,4 +33,4 @@ local function put_off(id, record)
   return DONE
 end
 
-return ring_after(function() return change_waiting(4, nonce, { 'nonce' }, put_off) end)
+return ring_after(function() return change_waiting(4, nonce, { 'nonce', 'due' }, put_off) end)

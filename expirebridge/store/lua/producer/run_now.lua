@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 id
--- returns  1 done, 3 running, 4 finished: its arguments were erased, 5 not found, 7 elsewhere
+-- returns  1 done, 3 running, 4 finished: its arguments were erased, 5 not found, 7 elsewhere, 8 waiting for a slot
 
 -- include clock
 -- include records
@@ -17,6 +17,7 @@ local nonce, id = ARGV[2], ARGV[3]
 local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })
 if not record then return code end
 if record.state == 'running' then return RUNNING end
+if record.state == 'waiting' then return WAITING end
 if record.ledger and is_erased(record) then return FINISHED_BEFORE end
 return ring_after(function()
   if FINISHED[record.state] then

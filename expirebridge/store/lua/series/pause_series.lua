@@ -8,6 +8,7 @@
 -- include names
 -- include format
 -- include clock
+-- include doorbell
 -- include series
 
 local PAUSED, NOT_FOUND = 1, 5
@@ -22,6 +23,8 @@ local function pause(id)
   return PAUSED
 end
 
-local reply = {}
-for at = 2, #ARGV do reply[#reply + 1] = pause(ARGV[at]) end
-return reply
+return ring_after(function()
+  local reply = {}
+  for at = 2, #ARGV do reply[#reply + 1] = pause(ARGV[at]) end
+  return reply
+end, true)

@@ -10,6 +10,7 @@
 -- include names
 -- include format
 -- include clock
+-- include doorbell
 -- include series
 
 local REMOVED, DECLARED, NOT_FOUND = 1, 3, 5
@@ -31,6 +32,8 @@ local function remove(id)
   return REMOVED
 end
 
-local reply = {}
-for at = 4, #ARGV do reply[#reply + 1] = remove(ARGV[at]) end
-return reply
+return ring_after(function()
+  local reply = {}
+  for at = 4, #ARGV do reply[#reply + 1] = remove(ARGV[at]) end
+  return reply
+end, true)

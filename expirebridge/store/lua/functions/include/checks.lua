@@ -181,7 +181,7 @@ end
 
 -- The words for the codes of changes.
 local function changed(code, done)
-  return ({ done, 'rearmed', 'running', 'finished', 'not found', [7] = 'elsewhere' })[code]
+  return ({ done, 'rearmed', 'running', 'finished', 'not found', [7] = 'elsewhere', [8] = 'waiting' })[code]
 end
 
 -- Why nothing may be written now, if so. A slot of a cluster that is moved key by key is on two nodes,

@@ -1,0 +1,92 @@
+"""Operations on holds: keep all tasks of a function, or with a tag, from starting."""
+
+import os
+import socket
+from datetime import datetime
+
+from expirebridge.errors import InvalidTask
+from expirebridge.model import keys
+from expirebridge.model.durations import check_aware
+from expirebridge.model.hold import Hold
+from expirebridge.model.task import to_ms
+from expirebridge.producer.base import OperationGroup
+from expirebridge.producer.new_task import Named, name_of
+from expirebridge.store.commands import holds
+from expirebridge.store.commands.call import Command, Steps
+
+LONGEST_REASON = 1000
+"""In characters: each claim reads the holds of the tasks that it looks at."""
+
+
+class HoldingOperations(OperationGroup):
+    """Put functions and tags on hold, release them, and list the holds."""
+
+    def hold(
+        self,
+        *,
+        func: Named | None = None,
+        tag: str | None = None,
+        reason: str = "",
+        until: datetime | None = None,
+    ) -> Steps[None]:
+        """Put a function or a tag on hold: its due tasks wait, whoever makes them.
+
+        Give either `func`, a handler or its name, or `tag`. Running tasks go on. The hold ends at
+        `until`, an aware datetime, by the server's clock; without it, when it is released. `reason`
+        has up to 1,000 characters and is shown by `holds`. A new hold replaces an earlier one.
+
+        Raises InvalidTask for a name or a tag that cannot be, and for an `until` that has passed.
+        """
+        name = self._name_of(func, tag)
+        ends = None if until is None else to_ms(check_aware(until, name="until"))
+        well = yield from holds.put_hold(name, until=ends, reason=_checked(reason), by=_user())
+        if not well and until is not None:
+            raise InvalidTask(f"until={until.isoformat()}: this time has passed")
+
+    def release(self, *, func: Named | None = None, tag: str | None = None) -> Steps[bool]:
+        """End the hold of a function or a tag; return False if there was none.
+
+        Its tasks are due, the first first: 100 at once, the others as fast as listeners let them
+        go. A task with another hold waits for the end of that one. Raises InvalidTask for a name or
+        a tag that cannot be.
+        """
+        name = self._name_of(func, tag)
+        # Asked before, so that a release that is sent again has the same answer.
+        was_there = any(one.name == name for one in (yield from holds.list_holds()))
+        yield from holds.release_hold(name)
+        return was_there
+
+    def holds(self) -> Command[list[Hold]]:
+        """Return the holds, by name, with those that other clients set."""
+        return holds.list_holds()
+
+    def _name_of(self, func: Named | None, tag: str | None) -> str:
+        """The field of a hold in the hash `holds`."""
+        if (func is None) == (tag is None):
+            raise InvalidTask("give either func or tag" + (", not both" if tag is not None else ""))
+        if func is not None:
+            return f"func {name_of(func, self._settings.tasks)}"
+        return f"tag {keys.check_tags([tag])[0]}"
+
+
+def _checked(reason: object) -> str:
+    """Return a reason unchanged. Raises InvalidTask if it cannot be stored."""
+    shown = f"reason={reason!r:.60}"
+    if not isinstance(reason, str) or len(reason) > LONGEST_REASON:
+        raise InvalidTask(f"{shown}: give text of up to {LONGEST_REASON:,} characters")
+    try:
+        reason.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidTask(f"{shown}: UTF-8 cannot encode it: {error.reason}") from None
+    return reason
+
+
+def _user() -> str:
+    """The user and the host of this process."""
+    import getpass  # noqa: PLC0415 - not for making tasks
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # containers run users who have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

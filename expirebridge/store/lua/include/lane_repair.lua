@@ -1,0 +1,120 @@
+-- include names
+-- include clock
+-- include records
+-- include state_sets
+-- include lanes
+-- include limits
+-- include holds
+-- include format
+
+-- The sweep's part in limits: grants that nobody took, waits that are too long, and places that are wrong.
+
+local LANES_AT_ONCE, MEMBERS_AT_ONCE, HOLDS_AT_ONCE = 50, 20, 200
+local NOT_TAKEN = 'no listener took it while it had its slot'
+-- Places in lanes that were wrong: an interrupted script, or another client.
+local mended = 0
+-- True while the lanes are looked at after a change of limits.
+local is_hurried = false
+
+-- A grant holds for a lease. What nobody took waits again, behind all others.
+local take_back = uses_limits and function(id)
+  local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'due', 'tenant')
+  redis.call('ZREM', grants_key(), id)
+  if known.err or not known[1] or known[2] then return end
+  local lane = string.match(known[1], '[^\n]+$')
+  -- In an ordered lane nobody is passed over.
+  if (limit_of(lane) or {}).ordered then return end
+  local due = tonumber(known[3]) or now
+  redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
+  change_lane('ZADD', queue_key(lane), now, id)
+  redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'parked', now, 'error', NOT_TAKEN)
+  if known[4] and (limit_of(lane) or {}).fair then join_queue(id, lane, known[4], now) end
+  note_longest(id, lane)
+  local rest = string.match(known[1], '^(.*)\n[^\n]+$')
+  change_lane('SREM', lane_key(lane), id)
+  if rest then
+    redis.call('HSET', record_key(id), 'slots', rest)
+  else
+    redis.call('HDEL', record_key(id), 'slots')
+  end
+  redis.call('ZREM', state_set('pending'), id)
+  touched[lane] = true
+end
+
+local fail_waiting = uses_limits and function(id, keep_failed)
+  redis.call('ZREM', waits_key(), id)
+  local record = read(id, { 'queue' })
+  if not record or record.state ~= 'waiting' then return end
+  local limit = limit_of(record.queue or '')
+  local seconds = limit and string.format('%.14g', (tonumber(limit.wait) or 0) / 1000) or '?'
+  finish(id, record, 'failed', keep_failed, 'error',
+    'waited longer than ' .. seconds .. ' s for a slot of ' .. (record.queue or '?'))
+end
+
+-- Brings forward the starts that were granted before a rate was raised.
+local bring_forward = uses_limits and function(lane, id)
+  local limit = limit_of(lane)
+  local score = limit and tonumber(limit.interval) and tonumber(redis.call('ZSCORE', state_set('pending'), id))
+  local start = score and math.ceil(next_start(lane, limit, 0) / 1000)
+  if not start or score <= start + AHEAD then return end
+  redis.call('ZADD', state_set('pending'), 'XX', start, id)
+  redis.call('ZADD', grants_key(), 'XX', start, id)
+  soonest = math.min(soonest, start)
+end
+
+-- Removes ids that do not have a slot by their records, and serves the queue. `load` is how many tasks the lane has, as
+-- was noted.
+local mend_lane = uses_limits and function(lane, load)
+  for _, id in ipairs(change_lane('SRANDMEMBER', lane_key(lane), MEMBERS_AT_ONCE)) do
+    local known = redis.pcall('HMGET', record_key(id), 'slots', 'state')
+    local is_over = FINISHED[known[2]] and not (known[2] == 'failed' and (limit_of(lane) or {}).blocks)
+    local has = not known.err and not is_over
+      and string.find('\n' .. (known[1] or '') .. '\n', '\n' .. lane .. '\n', 1, true)
+    if has then
+      bring_forward(lane, id)
+    else
+      redis.call('SREM', lane_key(lane), id)
+      touched[lane] = true
+      mended = mended + 1
+    end
+  end
+  local waiting = count_queue(lane)
+  if tonumber(load) ~= count_slots(lane) + waiting and not touched[lane] then
+    touched[lane] = true
+    mended = mended + 1
+  end
+  if waiting > 0 and opening_of(lane) then touched[lane] = true end
+end
+
+-- Removes the holds that are over, and lets go what they held.
+local forget_ended_holds = uses_limits and function()
+  local fields = redis.pcall('HGETALL', holds_key())
+  for i = 1, #fields, 2 do
+    local ends = end_of_hold(fields[i + 1])
+    if ends and ends <= now then
+      redis.call('HDEL', holds_key(), fields[i])
+      touched[HOLD .. fields[i]] = true
+    end
+  end
+end
+
+local mend_lanes = uses_limits and function(lease, keep_failed)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', grants_key(), '-inf', now - lease, 'LIMIT', 0, 100)) do
+    take_back(id)
+  end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', waits_key(), '-inf', now, 'LIMIT', 0, 100)) do
+    fail_waiting(id, keep_failed)
+  end
+  redis.call('ZREMRANGEBYSCORE', rates_key(), '-inf', now_us)
+  -- Any of them: those that stay on hold must not keep others from their turn.
+  for _, lane in ipairs(change_lane('ZRANDMEMBER', held_key(), HOLDS_AT_ONCE)) do
+    if opening_of(lane) then touched[lane] = true end
+  end
+  local known = redis.pcall('HMGET', limits_key(), 'cursor', 'changed')
+  if known.err then return end
+  local page = change_lane('ZSCAN', lanes_key(), string.match(known[1] or '', '^%d+$') or '0', 'COUNT', LANES_AT_ONCE)
+  for i = 1, #page[2], 2 do mend_lane(page[2][i], page[2][i + 1]) end
+  redis.call('HSET', limits_key(), 'cursor', page[1])
+  is_hurried = known[2] and page[1] ~= '0'
+  if known[2] and not is_hurried then redis.call('HDEL', limits_key(), 'changed') end
+end

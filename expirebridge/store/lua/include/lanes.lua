@@ -1,0 +1,81 @@
+-- include names
+-- include format
+-- include clock
+-- include limits
+
+-- A lane is one value of a limit: `sms=17`. Its set holds the ids that have a slot in it: those that run, and those
+-- that were granted one and are pending. Its queue, a sorted set, holds those that wait, by due time. Where a task
+-- stands is in its record, too: `slots` are its lanes, one a line, `queue` the lane in which it waits.
+--
+-- A slot is written before a task's new place, and removed after it: a script that is interrupted leaves one slot too
+-- many, never one too few.
+
+-- The lanes that this script has changed: `serve_freed` looks at them in the end.
+local touched = {}
+
+-- A limit may be fair: then those that wait are in a queue for each tenant, too, and the tenants take turns. The sorted
+-- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '', and of
+-- tenants that do not wait now, but have had more than their share: those are forgotten when it has passed them.
+
+-- Puts a task into its tenant's queue, and the tenant into line if it is the first.
+local join_queue = uses_limits and function(id, lane, tenant, due)
+  redis.call('ZADD', tenant_key(lane, tenant), due, id)
+  if redis.call('ZSCORE', turns_key(lane), tenant) then return end
+  local latest, own = redis.call('ZSCORE', shares_key(lane), ''), redis.call('ZSCORE', shares_key(lane), tenant)
+  local start = math.max(tonumber(latest or nil) or 0, tonumber(own or nil) or 0)
+  redis.call('ZADD', turns_key(lane), string.format('%.17g', start), tenant)
+end
+
+-- Takes an id out of its tenant's queue, and the tenant out of line if it was the last.
+local leave_tenant = uses_limits and function(lane, tenant, id)
+  local queue = tenant_key(lane, tenant)
+  redis.call('ZREM', queue, id)
+  if redis.call('EXISTS', queue) == 1 then return end
+  local start = redis.call('ZSCORE', turns_key(lane), tenant)
+  redis.call('ZREM', turns_key(lane), tenant)
+  if start then redis.call('ZADD', shares_key(lane), start, tenant) end
+end
+
+-- Takes a task out of the queue in which it waits.
+local leave_queue = uses_limits and function(id, lane, tenant)
+  change_lane('ZREM', queue_key(lane), id)
+  redis.call('ZREM', waits_key(), id)
+  if tenant then leave_tenant(lane, tenant, id) end
+end
+
+-- Which slots a task keeps that stops running, or being due: `ordered` those in ordered lanes, if it has begun;
+-- `blocking` those of a failed one that lets nobody pass.
+local KEEPS = uses_limits and {
+  ordered = function(limit, started) return limit.ordered and started end,
+  blocking = function(limit) return limit.blocks end,
+}
+
+-- Takes a task out of all lanes, but for those that it keeps. This is called for each change of a task's place, after
+-- the new place was written, and before its record is deleted.
+local leave_lanes = uses_limits and function(id, kept)
+  local known = redis.pcall('HMGET', record_key(id), 'slots', 'queue', 'started', 'tenant')
+  if known.err or not known[1] and not known[2] then return end
+  local rest = {}
+  for lane in string.gmatch(known[1] or '', '[^\n]+') do
+    if kept and KEEPS[kept](limit_of(lane) or {}, known[3]) then
+      rest[#rest + 1] = lane
+    else
+      change_lane('SREM', lane_key(lane), id)
+    end
+    touched[lane] = true
+  end
+  if known[1] then redis.call('ZREM', grants_key(), id) end
+  if known[2] then
+    leave_queue(id, known[2], known[4])
+    touched[known[2]] = true
+  end
+  redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant')
+  if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
+end
+
+local has_slot = uses_limits and function(id) return uses_limits and redis.call('HEXISTS', record_key(id), 'slots') == 1 end
+
+-- A task that is due again at once keeps its slots, as if they had just been granted.
+local keep_slots = uses_limits and function(id)
+  if has_slot(id) then redis.call('ZADD', grants_key(), now, id) end
+end

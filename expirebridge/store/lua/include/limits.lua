@@ -1,0 +1,91 @@
+-- include names
+-- include clock
+-- include holds
+-- include format
+
+-- The hash `limits` is what the handlers of listeners declared:
+--   f <function>   its limits, in the order in which their slots are taken, as JSON:
+--                  [[limit, place, parameter, default], ...]; without a key: [[limit], ...]
+--                  with `fair`, place, parameter and default of the tenant follow
+--   l <limit>      {"most": 5, "wait": 300000}, or a rate {"interval": 600000, "burst": 20}: ms, microseconds;
+--                  {} if no handler has it any longer. "ordered": true, "blocks": true (one that failed keeps its
+--                  slot), "fair": true
+--   cursor         how far the sweeps have gone over the lanes, `changed` is there until they have seen all of a change
+--   d <word>       there if the declaration with this fingerprint was written
+local read_json = uses_limits and function(key, field)
+  local text = redis.pcall('HGET', key, field)
+  if type(text) ~= 'string' then return nil end
+  local well, value = pcall(cjson.decode, text)
+  return well and type(value) == 'table' and value or nil
+end
+
+local limits_read = {}
+
+-- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost has no slot at all, until
+-- it is declared again.
+local limit_of = uses_limits and function(lane)
+  local name = string.match(lane, '^[^=]*')
+  if limits_read[name] == nil then
+    local limit = read_json(limits_key(), 'l ' .. name) or { most = 0 }
+    limits_read[name] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
+  end
+  return limits_read[name] or nil
+end
+
+-- Notes when a task that waits in a lane from now on has waited too long.
+local note_longest = uses_limits and function(id, lane)
+  local limit = limit_of(lane)
+  local longest = limit and tonumber(limit.wait)
+  if longest then redis.call('ZADD', waits_key(), now + longest, id) end
+end
+
+-- The ms ahead for which starts of a rate are granted.
+local AHEAD = 100
+
+-- A command for a key of a lane. If another client overwrote the key, it is put aside.
+local change_lane = uses_limits and function(command, key, ...)
+  local result = redis.pcall(command, key, ...)
+  if type(result) == 'table' and result.err then
+    if not string.find(result.err, 'WRONGTYPE', 1, true) then return redis.call(command, key, ...) end
+    redis.call('RENAME', key, broken_key(key))
+    result = redis.call(command, key, ...)
+  end
+  return result
+end
+
+-- Number of ids with a slot in a lane, and of those that wait in it.
+local count_slots = uses_limits and function(lane) return change_lane('SCARD', lane_key(lane)) end
+local count_queue = uses_limits and function(lane) return change_lane('ZCARD', queue_key(lane)) end
+
+local burst_of = uses_limits and function(limit) return math.max(tonumber(limit.burst) or 1, 1) end
+
+-- A lane of a rate that rests has a second place in `rates`, under this name.
+local rest_of = uses_limits and function(lane) return 'rest ' .. lane end
+
+local rate_score = uses_limits and function(name) return tonumber(redis.pcall('ZSCORE', rates_key(), name) or nil) or 0 end
+
+-- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
+-- the burst ahead, but while the lane rests, or after the rate was raised, or the clock went back. Of these only the
+-- rest counts.
+local arrival_of = uses_limits and function(lane, limit)
+  local arrival = math.min(math.max(rate_score(lane), now_us), now_us + burst_of(limit) * limit.interval)
+  return math.max(arrival, rate_score(rest_of(lane)))
+end
+
+-- The microsecond at which the next start of a rate may be, if so many were granted before.
+local next_start = uses_limits and function(lane, limit, granted)
+  return math.max(now_us, arrival_of(lane, limit) + (granted - burst_of(limit) + 1) * limit.interval)
+end
+
+-- The ms from which the next task may have a slot in a lane; nil if there is none.
+local opening_of = uses_limits and function(lane)
+  if is_hold(lane) then
+    return not is_held(string.sub(lane, #HOLD + 1)) and now or nil
+  end
+  local limit = limit_of(lane)
+  if not limit then return now end
+  local granted = count_slots(lane)
+  if not tonumber(limit.interval) then return granted < (tonumber(limit.most) or 0) and now or nil end
+  local start = math.ceil(next_start(lane, limit, granted) / 1000)
+  return (granted == 0 or start <= now + AHEAD) and start or nil
+end

@@ -1,0 +1,54 @@
+-- flags: (none: refused whole when memory is full)
+-- Declares the limits of a listener's handlers. Of several listeners the one that started last decides.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 fingerprint of the declaration, '' if the handlers have no limits, then names and values of
+--          fields, for each function and each limit: see limits.lua
+-- returns  1; or the error EXPIREBRIDGE_LIMITS if the database has several partitions
+--
+-- Handlers without limits matter only where there are limits: they may have had some before.
+
+-- include names
+-- include format
+-- include features
+-- include clock
+
+local fingerprint = ARGV[2]
+
+if fingerprint == '' and not uses_limits then return 1 end
+if fingerprint ~= '' and partitions > 1 then
+  return redis.error_reply('EXPIREBRIDGE_LIMITS ' .. partitions)
+end
+if type(redis.pcall('HLEN', limits_key())) ~= 'number' then
+  redis.call('RENAME', limits_key(), broken_key('limits'))
+end
+note_feature('limits')
+uses_limits = true
+
+-- include limits
+
+-- The limits that functions have, as a set.
+local function limits_in_use()
+  local used, fields = {}, redis.call('HGETALL', limits_key())
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 2) == 'f ' then
+      for _, limit in ipairs(read_json(limits_key(), fields[i]) or {}) do used[limit[1]] = true end
+    end
+  end
+  return used
+end
+
+local before = limits_in_use()
+local changed = false
+for at = 3, #ARGV, 2 do
+  changed = changed or redis.call('HGET', limits_key(), ARGV[at]) ~= ARGV[at + 1]
+  redis.call('HSET', limits_key(), ARGV[at], ARGV[at + 1])
+end
+-- Some lanes may have more slots now: the sweeps go over all of them at once.
+if changed then redis.call('HSET', limits_key(), 'changed', now, 'cursor', '0') end
+local used = limits_in_use()
+for name in pairs(before) do
+  if not used[name] then redis.call('HSET', limits_key(), 'l ' .. name, '{}') end
+end
+if fingerprint ~= '' then redis.call('HSET', limits_key(), 'd ' .. fingerprint, now) end
+return 1

@@ -1,0 +1,23 @@
+-- flags: (none: refused whole when memory is full)
+-- Puts a function or a tag on hold: its due tasks wait.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 the hold as JSON: see holds.lua
+-- returns  1 done, 0 not: it would end in the past
+
+-- include names
+-- include format
+-- include features
+-- include clock
+-- include holds
+
+local ends = end_of_hold(ARGV[3])
+if ends and ends <= now then return 0 end
+note_feature('limits')
+uses_limits = true
+
+-- include limits
+
+
+change_lane('HSET', holds_key(), ARGV[2], ARGV[3])
+return 1

@@ -1,0 +1,30 @@
+"""Handlers with limits, whose runs are written into the history."""
+
+import asyncio
+
+from expirebridge import Limit, Rate, handler
+
+from ._recording import Planned, recorded
+
+
+@handler(limit=Limit(5, per="customer"))
+async def serve(seconds: float, customer: int) -> None:
+    """Take so long."""
+    with recorded():
+        await asyncio.sleep(seconds)
+
+
+@handler(rate=Rate(60, "1m", burst=5))
+async def send(seconds: float) -> None:
+    """Take so long."""
+    with recorded():
+        await asyncio.sleep(seconds)
+
+
+@handler(limit=Limit(1, per="entity", ordered=True))
+async def step(seconds: float, raises: int, *, entity: int) -> None:
+    """Take so long, and raise on the first `raises` attempts."""
+    with recorded() as task:
+        await asyncio.sleep(seconds)
+        if task.attempt <= raises:
+            raise Planned(f"attempt {task.attempt} of {task.id} was to raise")

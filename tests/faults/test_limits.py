@@ -1,0 +1,280 @@
+"""Listeners are killed while tasks wait for slots, for starts of a rate, and for their turn.
+
+`LIMIT_TASKS=20000` lets so many tasks wait for one lane, and prints how late others are meanwhile.
+"""
+
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from expirebridge import Bridge, Change, State
+from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.model.task import to_ms
+from tests.faults.stage import ROUNDS, Listeners, copy_handlers, judge, kill, make, until_finished
+from tests.faults.table import Fault
+from tests.kit.checker import Run, read_stories
+from tests.kit.history import Cancelled, Made, Writer, read
+from tests.kit.history import Event as Entry
+
+pytestmark = pytest.mark.timeout(900)
+
+LEASE = 1.0
+LEAD = 0.5
+"""Seconds in which tasks are made before they are due."""
+KILL_EACH = 1.0
+"""Seconds between two kills, or as long as a listener takes to start."""
+FLOOD = int(os.environ.get("LIMIT_TASKS", "300"))
+"""Tasks for one lane, all due at one instant."""
+LISTENERS = 5 if FLOOD > 1000 else 3
+WORK = 0.05 if FLOOD <= 1000 else 0.01
+WITHIN = 60.0 + FLOOD / 50
+SLOTS = 5
+FREE_EACH = 0.02
+"""Seconds between two tasks without a limit."""
+FREE = 200 if FLOOD <= 1000 else 3000
+
+FLOODED = Fault(
+    name="a listener is killed each second while many tasks wait for 5 slots",
+    injected=f"{FLOOD:,} tasks of one lane of 5 are due at one instant, for {LISTENERS} listeners",
+    promise="never more than 5 have a slot, a killed listener's until their lease has lapsed; none "
+    "is lost; tasks without a limit go on",
+)
+RATED = Fault(
+    name="listeners are killed while tasks wait for a rate",
+    injected="18 tasks became due while no listener ran; 60 a minute may start, with a burst of 5; "
+    "some are cancelled",
+    promise="in no time t more than 5 + t / 1 s are claimed",
+)
+ORDERED = Fault(
+    name="listeners are killed while tasks run in order",
+    injected="50 entities of 6 tasks, a third of which raise once; the listeners run two codes",
+    promise="of each entity one task runs at a time, and none starts before one that was due "
+    "earlier has ended",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A handlers' folder with the handlers that have limits."""
+    return copy_handlers(tmp_path / "tasks", limits=True)
+
+
+@pytest.fixture
+def newer(tmp_path: Path, folder: Path) -> Path:
+    """The same, and one module more: another code."""
+    copied = copy_handlers(tmp_path / "newer" / folder.name, limits=True)
+    (copied / "fresh.py").write_text((folder / "recorded.py").read_text())
+    return copied
+
+
+@contextmanager
+def killing(
+    groups: Sequence[Listeners], history: Writer, chance: random.Random
+) -> Iterator[list[int]]:
+    """Kill a listener each second, and start another of its code, as long as the block takes.
+
+    Gives the list of those that were killed.
+    """
+    over, killed = Event(), list[int]()
+    failures: list[BaseException] = []
+
+    def kill_some() -> None:
+        try:
+            while not over.wait(KILL_EACH):
+                group = chance.choice(groups)
+                victim = chance.choice([p for p in group.by_pid.values() if p.poll() is None])
+                kill(victim, history)
+                killed.append(victim.pid)
+                group.start()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = Thread(target=kill_some)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_no_lane_has_more_than_its_slots(
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    print_later: Callable[[str], None],
+    round: int,
+) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        for _ in range(LISTENERS):
+            listeners.start()
+        lead = LEAD + FLOOD / 500
+        limited = make(bridge, history, [("limited.serve", [WORK, 17])] * FLOOD, delay=lead)
+        begin = limited[0].due
+        free = make_free(bridge, history, begin)
+        with killing([listeners], history, chance) as killed:
+            until_finished(bridge, within=WITHIN)
+    verdict = judge(FLOODED, server, bridge, history, lease=LEASE, times=len(killed))
+    assert verdict.sound, str(verdict)
+    runs = runs_of(read(history.folder))
+    held = [each for task in limited for each in slots_held(runs[task.id])]
+    print_later(
+        f"{FLOOD:,} tasks of one lane of {SLOTS}, {LISTENERS} listeners, {len(killed)} killed: "
+        f"at most {most_at_once(held)} at once; over after "
+        f"{(max(until for _, until in held) - to_ms(begin)) / 1000:.1f} s; without a limit: "
+        f"{lateness_of(free, runs)}"
+    )
+    assert most_at_once(held) == SLOTS
+
+
+def make_free(bridge: Bridge, history: Writer, begin: datetime) -> dict[str, int]:
+    """Make tasks without a limit, due one after the other while others wait; returns when."""
+    tasks = bridge.make_tasks(
+        {
+            "func": "recorded.work",
+            "args": [0, 0],
+            "at": begin + timedelta(seconds=FREE_EACH * n),
+        }
+        for n in range(FREE)
+    )
+    history.write(*(Made(id=task.id, due=to_ms(task.due), attempts=1) for task in tasks))
+    return {task.id: to_ms(task.due) for task in tasks}
+
+
+def runs_of(events: Sequence[Entry]) -> dict[str, list[Run]]:
+    return {id: story.runs for id, story in read_stories(events).items()}
+
+
+def slots_held(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
+    """The times in ms at which a task had a slot for certain, each with its end.
+
+    A run that its listener's end cut short keeps its slot until the next one has it.
+    """
+    for run, after in zip(runs, [*runs[1:], None], strict=False):
+        until = run.ended.at if run.ended else after.started.at if after else run.started.at
+        yield run.started.at, until
+
+
+def most_at_once(held: Sequence[tuple[int, int]]) -> int:
+    """How many of these times overlap at most; one that ends as another begins does not."""
+    changes = sorted([(begin, 1) for begin, _ in held] + [(until, -1) for _, until in held])
+    most = count = 0
+    for _, change in changes:
+        count += change
+        most = max(most, count)
+    return most
+
+
+def lateness_of(dues: dict[str, int], runs: dict[str, list[Run]]) -> str:
+    late = sorted(runs[id][0].started.at - due for id, due in dues.items())
+    half, most = late[len(late) // 2], late[len(late) * 99 // 100]
+    return f"p50 {half} ms, p99 {most} ms, longest {late[-1]} ms late"
+
+
+BURST, INTERVAL = 5, 1000
+RATE_TASKS = 18
+RATE_CANCELLED = {8, 9, 11, 12, 15, 17}
+OUTAGE = 0.5
+"""Seconds for which the tasks are due before a listener runs."""
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_rate_is_never_exceeded(
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
+) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        tasks = make(bridge, history, [("limited.send", [0.3])] * RATE_TASKS, delay=0.1)
+        time.sleep(0.1 + OUTAGE)
+        listeners.start()
+        for number in RATE_CANCELLED:
+            answer = bridge.cancel(tasks[number].id)
+            if answer in {Change.CANCELLED, Change.RUNNING}:
+                history.write(Cancelled(id=tasks[number].id, answer=answer))
+        listeners.start()
+        with killing([listeners], history, chance) as killed:
+            until_finished(bridge, within=60)
+    verdict = judge(RATED, server, bridge, history, lease=LEASE, times=len(killed))
+    assert verdict.sound, str(verdict)
+    claims = sorted(
+        to_ms(entry.started)
+        for task in map(bridge.get, (task.id for task in tasks))
+        if task
+        for entry in task.history
+        if entry.started
+    )
+    assert len(claims) >= RATE_TASKS - len(RATE_CANCELLED)
+    for first, begin in enumerate(claims):
+        for last, end in enumerate(claims[first:], start=first):
+            # Both times are cut off to ms.
+            allowed = BURST + (end - begin + 1) / INTERVAL
+            assert last - first + 1 <= allowed, [each - claims[0] for each in claims]
+
+
+ENTITIES, STEPS = 50, 6
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_each_entity_has_its_tasks_in_order(
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    newer: Path,
+    history: Writer,
+    round: int,
+) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with (
+        Listeners(server.url, folder, history, lease=LEASE) as older_ones,
+        Listeners(server.url, newer, history, lease=LEASE) as newer_ones,
+    ):
+        groups = (older_ones, newer_ones)
+        for group in (*groups, *groups):
+            group.start()
+        entities = make_steps(bridge, history, chance)
+        with killing(groups, history, chance) as killed:
+            until_finished(bridge, within=90)
+    verdict = judge(ORDERED, server, bridge, history, lease=LEASE, times=len(killed))
+    assert verdict.sound, str(verdict)
+    assert verdict.states[State.SUCCEEDED] + verdict.states[State.FAILED] == ENTITIES * STEPS
+    runs = runs_of(read(history.folder))
+    for ids in entities.values():
+        starts = sorted((run.started.at, ids.index(id)) for id in ids for run in runs[id])
+        order = [place for _, place in starts]
+        assert order == sorted(order), [line for id in ids for line in runs[id]]
+        assert most_at_once([each for id in ids for each in slots_held(runs[id])]) == 1
+
+
+def make_steps(bridge: Bridge, history: Writer, chance: random.Random) -> dict[int, list[str]]:
+    """Make the tasks of all entities, in any order; returns each entity's ids by due time."""
+    begin = datetime.now(UTC) + timedelta(seconds=LEAD)
+    items = [
+        {
+            "func": "limited.step",
+            "args": [0.02, int(chance.random() < 1 / 3)],
+            "kwargs": {"entity": entity},
+            "at": begin + timedelta(milliseconds=20 * step + entity % 7),
+            "retry": [0.2],
+        }
+        for entity in range(ENTITIES)
+        for step in range(STEPS)
+    ]
+    chance.shuffle(items)
+    tasks = bridge.make_tasks(items)
+    history.write(*(Made(id=task.id, due=to_ms(task.due), attempts=2) for task in tasks))
+    ids = defaultdict[int, list[str]](list)
+    for task in sorted(tasks, key=lambda one: one.due):
+        ids[task.kwargs["entity"]].append(task.id)
+    return ids

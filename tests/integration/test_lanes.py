@@ -1,0 +1,569 @@
+"""Limits in the scripts: who gets a slot, who waits, and what frees a slot again."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import redis
+
+from expirebridge import Change
+from expirebridge.settings import Settings
+from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, producing, reconciling, series
+from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weight
+from tests.kit.series import due_series
+from tests.kit.steps import claim, new, server_ms, settle
+
+PREFIX = "expirebridge:"
+Field = tuple[str, bytes]
+ONE_EACH = [
+    ("f mail.send", b'[["mail.send:to",0,"to",null]]'),
+    ("l mail.send:to", b'{"most":1}'),
+]
+TWO_IN_ALL = [("f mail.send", b'[["mail.send"]]'), ("l mail.send", b'{"most":2}')]
+
+
+def declare(store: Store, fields: Iterable[Field]) -> None:
+    store.run(declare_limits("aa", fields))
+
+
+def make(store: Store, *ids: str, args: str = "[1]", **options: object) -> None:
+    """Make tasks that are due, each a millisecond before the next."""
+    for place, id in enumerate(ids):
+        call = f"mail.send?{args}".encode()
+        store.run(producing.make([new(id, place - 1000, call=call, **options)]))
+
+
+def taken(store: Store, token: str = "t", places: int = 100) -> list[str]:
+    return [task.id for task in claim(store, token, places=places).tasks]
+
+
+def end(store: Store, *ids: str, outcome: str = "succeeded", token: str = "t") -> None:
+    settle(store, *(Settlement(id, token, outcome) for id in ids))
+
+
+def members(client: redis.Redis, key: str) -> list[str]:
+    is_set = client.type(PREFIX + key) == b"set"
+    ids: Any = client.smembers(PREFIX + key) if is_set else client.zrange(PREFIX + key, 0, -1)
+    names = [id.decode() for id in ids]
+    return sorted(names) if is_set else names
+
+
+def holders(client: redis.Redis, lane: str) -> list[str]:
+    return members(client, f"lane:{lane}")
+
+
+def test_no_more_run_in_a_lane_than_it_has_slots(store: Store, client: redis.Redis) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c", "d")
+    claimed = claim(store)
+    assert [task.id for task in claimed.tasks] == ["a", "b"]
+    assert claimed.parked == 2
+    assert holders(client, "mail.send") == ["a", "b"]
+    assert members(client, "waiting") == members(client, "queue:mail.send") == ["c", "d"]
+    assert client.zscore(PREFIX + "lanes", "mail.send") == 4
+    assert taken(store) == []
+    end(store, "b")
+    assert holders(client, "mail.send") == ["a", "c"]
+    assert members(client, "pending") == ["c"]
+    assert taken(store, "u") == ["c"]
+    end(store, "a")
+    end(store, "c", token="u")
+    assert taken(store) == ["d"]
+    end(store, "d")
+    assert members(client, "lanes") == holders(client, "mail.send") == []
+    assert members(client, "grants") == []
+
+
+def test_what_has_no_limit_passes_many_that_are_made_to_wait(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, TWO_IN_ALL)
+    now = server_ms(client)
+    flood = [new(f"a{n}", now - 5000, call=b"mail.send?[1]", relative=False) for n in range(400)]
+    fresh = [new(id, now - 3000, call=b"orders.rate?[1]", relative=False) for id in ("b", "c")]
+    store.run(
+        producing.make([*flood, *fresh, new("d", now - 50, call=b"mail.send?[1]", relative=False)])
+    )
+    claimed = claim(store, places=4)
+    assert sorted(task.id for task in claimed.tasks)[2:] == ["b", "c"]
+    assert claimed.parked >= 100
+    assert members(client, "pending")[-1] == "d"
+
+
+def test_each_value_has_a_lane_of_its_own(store: Store) -> None:
+    declare(store, ONE_EACH)
+    make(store, "a", "b", args='["x"]')
+    make(store, "c", args='{"to":"x"}')
+    make(store, "d", args='["y"]')
+    assert taken(store) == ["a", "d"]
+
+
+def test_a_task_waits_for_two_limits_and_keeps_what_it_has(
+    store: Store, client: redis.Redis
+) -> None:
+    fields = [
+        ("f mail.send", b'[["each",0,"to",null],["all"]]'),
+        ("l each", b'{"most":1}'),
+        ("l all", b'{"most":1}'),
+    ]
+    declare(store, fields)
+    make(store, "a", args='["x"]')
+    make(store, "b", args='["y"]')
+    make(store, "c", args='["y"]')
+    assert taken(store) == ["a"]
+    assert members(client, "queue:all") == ["b"]
+    assert members(client, "queue:each=y") == ["c"]
+    assert holders(client, "each=y") == ["b"]
+    end(store, "a")
+    assert taken(store) == ["b"]
+    end(store, "b")
+    assert taken(store) == ["c"]
+    end(store, "c")
+    assert members(client, "lanes") == []
+
+
+@pytest.mark.parametrize("outcome", ["retry", "snoozed", "failed", "unknown"])
+def test_an_outcome_frees_the_slot(store: Store, outcome: str) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    assert taken(store) == ["a", "b"]
+    settle(store, Settlement("a", "t", outcome, delay=60))
+    assert taken(store) == ["c"]
+
+
+def test_what_is_released_keeps_its_slot(store: Store, client: redis.Redis) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    taken(store)
+    end(store, "a", outcome="released")
+    assert holders(client, "mail.send") == ["a", "b"]
+    assert taken(store) == ["a"]
+
+
+def test_a_slot_that_nobody_takes_goes_to_the_next_after_a_lease(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c", "d")
+    taken(store)
+    end(store, "a")
+    assert members(client, "grants") == ["c"]
+    client.zadd(PREFIX + "grants", {"c": 0})
+    store.run(reconciling.sweep(Settings()))
+    assert members(client, "queue:mail.send") == ["c"]
+    assert members(client, "grants") == ["d"]
+    assert taken(store) == ["d"]
+    end(store, "d")
+    assert taken(store) == ["c"]
+    task = store.run(producing.get("c"))
+    assert task is not None
+    assert task.error == "no listener took it while it had its slot"
+
+
+def test_a_task_that_waits_too_long_fails(store: Store, client: redis.Redis) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1,"wait":300000}')])
+    make(store, "a", "b")
+    taken(store)
+    client.zadd(PREFIX + "waits", {"b": 0})
+    store.run(reconciling.sweep(Settings()))
+    task = store.run(producing.get("b"))
+    assert task is not None
+    assert (task.state, task.error) == (
+        "failed", "waited longer than 300 s for a slot of mail.send"
+    )  # fmt: skip
+    assert members(client, "queue:mail.send") == members(client, "waits") == []
+
+
+def test_a_task_whose_slot_was_taken_back_waits_no_longer_than_any_other(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1,"wait":300000}')])
+    make(store, "a", "b", "c")
+    taken(store)
+    end(store, "a")
+    client.zadd(PREFIX + "grants", {"b": 0})
+    store.run(reconciling.sweep(Settings()))
+    assert members(client, "queue:mail.send") == members(client, "waits") == ["b"]
+
+
+def test_lost_limits_are_declared_again_before_anything_is_claimed(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    taken(store)
+    client.delete(PREFIX + "limits")
+    end(store, "a")  # no slot is known: none is granted
+    assert members(client, "waiting") == ["c"]
+    asked = claiming.claim("t", Settings(), places=9, idle=True, limits="aa")
+    assert store.run(asked).undeclared
+    declare(store, TWO_IN_ALL)
+    assert not store.run(asked).undeclared
+    store.run(reconciling.sweep(Settings()))
+    assert taken(store) == ["c"]
+
+
+def test_limits_hold_although_the_features_in_use_were_lost(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    taken(store)
+    client.delete(PREFIX + "meta")
+    store.run(claiming.heartbeat("another", 10, [], code="c0de"))
+    make(store, "d")
+    assert taken(store) == []
+
+
+def test_a_limit_that_no_handler_has_any_longer_lets_all_go(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c", "d")
+    taken(store)
+    store.run(declare_limits("", [("f mail.send", b"[]")]))
+    assert store.run(reconciling.sweep(Settings())).mended == 0
+    assert taken(store) == ["c", "d"]
+    assert holders(client, "mail.send") == ["a", "b"]
+    assert store.run(reconciling.sweep(Settings())).mended == 0
+
+
+def test_a_rate_is_charged_at_the_claim(store: Store, client: redis.Redis) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":2}')])
+    make(store, "a", "b", "c", "d")
+    assert taken(store) == ["a", "b"]
+    # The first of those that wait is pending until its start, an hour later.
+    assert members(client, "pending") == ["c"]
+    assert members(client, "queue:mail.send") == ["d"]
+    start = client.zscore(PREFIX + "pending", "c")
+    assert isinstance(start, float)
+    assert 3_590_000 < start - server_ms(client) < 3_601_000
+    end(store, "a")
+    assert taken(store) == []
+    store.run(producing.cancel(["c"], keep=60.0))
+    assert members(client, "pending") == ["d"]
+
+
+def test_a_rate_that_was_raised_holds_at_once(store: Store, client: redis.Redis) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":1}')])
+    make(store, "a", "b", "c")
+    assert taken(store) == ["a"]
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":60000000,"burst":1}')])
+    store.run(reconciling.sweep(Settings()))
+    start = client.zscore(PREFIX + "pending", "b")
+    assert isinstance(start, float)
+    assert start - server_ms(client) <= 60_000
+    store.run(producing.run_now("b"))
+    assert taken(store) == []  # not before its start
+    assert members(client, "queue:mail.send") == ["c"]
+
+
+@pytest.mark.parametrize("heard", ["deleted", "expired"])
+def test_a_late_event_of_its_key_changes_no_task_that_was_granted_a_start(
+    store: Store, client: redis.Redis, heard: str
+) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":1}')])
+    make(store, "a")
+    store.run(producing.make([new("b", 60_000)]))
+    store.run(producing.run_now("b"))  # this deletes its key
+    assert taken(store) == ["a"]
+    start = client.zscore(PREFIX + "pending", "b")
+    name = b"b:?mail.send?[1]"
+    event = reconciling.EventKind(heard)
+    assert store.run(reconciling.find_unexplained([name], event)) == set()
+    hint = reconciling.KeyEvent(name, "b", b"mail.send?[1]", event)
+    store.run(reconciling.adopt([hint], Settings()))
+    assert client.zscore(PREFIX + "pending", "b") == start
+
+
+@pytest.mark.parametrize("how", ["pause", "remove"])
+def test_a_tick_that_is_dropped_with_its_series_frees_its_slot(
+    store: Store, client: redis.Redis, how: str
+) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1}')])
+    make(store, "a")
+    assert taken(store) == ["a"]
+    tick = f"s@{due_series(store, client)}"
+    store.run(producing.make([new("b")]))
+    assert taken(store) == []
+    end(store, "a")
+    assert members(client, "lane:mail.send") == [tick]
+    if how == "pause":
+        store.run(series.pause_series("s"))
+    else:
+        store.run(series.remove_series(["s"], 10.0))
+    assert members(client, "lane:mail.send") == ["b"]
+
+
+def test_a_sweep_notes_how_many_a_lane_has(store: Store, client: redis.Redis) -> None:
+    declare(store, TWO_IN_ALL)
+    client.zadd(PREFIX + "lanes", {"mail.send": 7})
+    assert store.run(reconciling.sweep(Settings())).mended == 1
+    assert members(client, "lanes") == []
+
+
+def test_holds_keep_tasks_back_and_a_plain_command_sets_one(
+    store: Store, client: redis.Redis
+) -> None:
+    make(store, "a", fields={"tags": "vip"})
+    make(store, "b")
+    client.hset(PREFIX + "holds", "tag vip", "by hand")
+    store.run(reconciling.sweep(Settings()))  # until then, claims look for no holds
+    assert taken(store) == ["b"]
+    assert members(client, "queue:hold tag vip") == ["a"]
+    client.hdel(PREFIX + "holds", "tag vip")
+    store.run(reconciling.sweep(Settings()))
+    assert taken(store) == ["a"]
+    client.hset(PREFIX + "holds", "func mail.send", '{"until": 1}')  # it is over
+    make(store, "c")
+    assert taken(store) == ["c"]
+
+
+FAIR = [
+    ("f mail.send", b'[["all",null,null,null,0,"tenant",null]]'),
+    ("l all", b'{"most":1,"fair":true}'),
+]
+
+
+def make_of(store: Store, tenant: str, *ids: str) -> None:
+    make(store, *ids, args=f'["{tenant}"]')
+
+
+def run_all(store: Store, count: int) -> list[str]:
+    """Run one after the other; returns the order."""
+    order = []
+    for _ in range(count):
+        [id] = taken(store)
+        order.append(id)
+        end(store, id)
+    return order
+
+
+def test_tenants_take_turns(store: Store, client: redis.Redis) -> None:
+    declare(store, FAIR)
+    make_of(store, "heavy", "h1", "h2", "h3", "h4")
+    assert taken(store) == ["h1"]
+    make_of(store, "light", "l1", "l2")
+    taken(store)
+    end(store, "h1")
+    assert run_all(store, 5) == ["h2", "l1", "h3", "l2", "h4"]
+    assert client.keys(PREFIX + "turns:*") == client.keys(PREFIX + "shares:*") == []
+
+
+def test_a_tenant_with_more_weight_has_more_turns(store: Store, client: redis.Redis) -> None:
+    declare(store, FAIR)
+    store.run(set_weight("all", "big", 2))
+    assert client.hgetall(PREFIX + "weights") == {b"all big": b"2.0"}
+    make_of(store, "big", "b1", "b2", "b3", "b4", "b5")
+    make_of(store, "small", "s1", "s2")
+    assert len(taken(store)) == 1
+    end(store, "b1")
+    order = run_all(store, 6)
+    assert order.index("s1") <= 2
+    assert [id[0] for id in order].count("b") == 4
+    assert "".join(id[0] for id in order[:5]) in {"bsbbs", "sbbsb", "bbsbb"}
+
+
+def test_a_tenant_that_has_just_had_a_turn_does_not_come_first_again(store: Store) -> None:
+    declare(store, FAIR)
+    make_of(store, "x", "x1", "x2")
+    make_of(store, "y", "y1")
+    assert taken(store) == ["x1"]
+    end(store, "x1")
+    assert taken(store) == ["x2"]
+    make_of(store, "x", "x3")
+    assert taken(store) == []
+    make_of(store, "z", "z1")
+    assert taken(store) == []
+    end(store, "x2")
+    assert run_all(store, 3) == ["y1", "z1", "x3"]
+
+
+ORDERED = [
+    ("f mail.send", b'[["o",0,"order",null]]'),
+    ("l o", b'{"most":1,"ordered":true}'),
+]
+
+
+def test_an_ordered_lane_keeps_its_slot_through_a_retry(store: Store, client: redis.Redis) -> None:
+    declare(store, ORDERED)
+    make(store, "a", "b", "c")
+    assert taken(store) == ["a"]
+    settle(store, Settlement("a", "t", "retry", delay=60))
+    assert taken(store) == []
+    assert members(client, "grants") == []
+    store.run(producing.run_now("a"))
+    assert taken(store) == ["a"]
+    end(store, "a", outcome="failed")
+    assert taken(store) == ["b"]
+
+
+def test_what_is_put_off_before_it_begins_lets_the_next_go(store: Store) -> None:
+    declare(store, ORDERED)
+    make(store, "a", "b")
+    assert taken(store, places=1) == ["a"]
+    taken(store)
+    end(store, "a", outcome="released")
+    store.run(producing.put_off(["b"], 60.0))
+    assert taken(store) == ["a"]
+    end(store, "a")
+    assert taken(store) == []
+
+
+def test_what_has_its_ordered_slot_is_taken_by_any_walk(store: Store) -> None:
+    declare(store, ORDERED)
+    make(store, "a", "b")
+    assert taken_by_walk(store, from_front=0) == []
+    assert taken_by_walk(store, from_front=1) == ["a"]
+    end(store, "a")
+    assert taken_by_walk(store, from_front=0) == ["b"]
+    settle(store, Settlement("b", "t", "retry", delay=0))
+    assert taken_by_walk(store, from_front=0) == ["b"]
+
+
+def taken_by_walk(store: Store, *, from_front: int) -> list[str]:
+    """Claim as a listener whose fleet runs another code, too."""
+    walk = claiming.Walk(b"-inf", b"", b"+inf", from_front)
+    call = claiming.claim_known(
+        "t", Settings(), places=9, idle=True, code="aa ?", limits="aa", walks=[walk]
+    )
+    return [task.id for task in store.run(call).tasks]
+
+
+def test_a_failed_one_may_hold_its_lane(store: Store, client: redis.Redis) -> None:
+    declare(store, [ORDERED[0], ("l o", b'{"most":1,"ordered":true,"blocks":true}')])
+    make(store, "a", "b")
+    taken(store)
+    end(store, "a", outcome="failed")
+    assert taken(store) == []
+    store.run(reconciling.sweep(Settings()))
+    assert taken(store) == []
+    store.run(producing.run_now("a"))
+    assert taken(store) == ["a"]
+    end(store, "a")
+    assert taken(store) == ["b"]
+    end(store, "b", outcome="failed")
+    make(store, "c")
+    assert taken(store) == []
+    assert store.run(let_pass("c")) is Change.UNCHANGED
+    assert store.run(let_pass("d")) is Change.NOT_FOUND
+    assert store.run(let_pass("b")) is Change.PASSED
+    assert taken(store) == ["c"]
+
+
+def test_a_tenant_s_slot_that_nobody_took_waits_for_its_turn_again(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, FAIR)
+    make_of(store, "x", "x1", "x2")
+    make_of(store, "y", "y1")
+    taken(store)
+    end(store, "x1")
+    client.zadd(PREFIX + "grants", {"x2": 0})
+    store.run(reconciling.sweep(Settings()))
+    assert run_all(store, 2) == ["y1", "x2"]
+
+
+def test_a_lost_meta_loses_no_slots(store: Store, client: redis.Redis) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    taken(store)
+    client.delete(PREFIX + "meta")
+    make(store, "d")
+    end(store, "a")
+    assert taken(store) == ["c"]
+    assert holders(client, "mail.send") == ["b", "c"]
+
+
+# Busy: a handler lets the lane of its rate rest.
+
+HOURLY = [
+    ("f mail.send", b'[["hourly",0,"to",null]]'),
+    ("l hourly", b'{"interval":3600000000,"burst":3}'),
+]
+
+
+def busy(store: Store, id: str, seconds: float, rate: str = "hourly") -> Settled:
+    settlement = Settlement(id, "t", "busy", seconds, "429", rate)
+    [settled] = settle(store, settlement)
+    return settled
+
+
+def seconds_until(client: redis.Redis, key: str, member: str, unit: int = 1000) -> float:
+    """Seconds from now to a time that is a score, in ms unless `unit` is another."""
+    score = client.zscore(PREFIX + key, member)
+    assert isinstance(score, float)
+    return score / unit - server_ms(client) / 1000
+
+
+@pytest.mark.parametrize("args", ['["x"]', '{"to":"x"}', '{"to":"x","text":"' + "-" * 3000 + '"}'])
+def test_a_busy_lane_rests_and_others_go_on(store: Store, client: redis.Redis, args: str) -> None:
+    declare(store, HOURLY)
+    fields = {"args": args} if len(args) > 1000 else {}
+    call = f"mail.send?{'*' if fields else args}".encode()
+    store.run(producing.make([new("a", -1, call=call, fields=fields)]))
+    assert taken(store) == ["a"]
+    assert busy(store, "a", 60) is Settled.DONE
+    task = store.run(producing.get("a"))
+    assert task is not None
+    assert (task.state, task.attempt, task.snoozes, task.error) == ("pending", 0, 1, "429")
+    assert 59 < seconds_until(client, "pending", "a") <= 60
+    make(store, "b", "c", args='["x"]')
+    make(store, "d", args='["y"]')
+    assert taken(store) == ["d"]
+    assert 59 < seconds_until(client, "pending", "b") <= 60.001
+    assert members(client, "queue:hourly=x") == ["c"]
+    # Not one of the burst is left, so the second start is an hour after the first.
+    assert 7259 < seconds_until(client, "rates", "rest hourly=x", 1_000_000) <= 7260.001
+
+
+def test_a_start_that_was_granted_waits_for_the_lane_to_be_rested(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [HOURLY[0], ("l hourly", b'{"interval":3600000000,"burst":1}')])
+    make(store, "a", "b", args='["x"]')
+    assert taken(store) == ["a"]
+    client.zadd(PREFIX + "pending", {"b": 0})  # its start has come
+    assert busy(store, "a", 7200) is Settled.DONE
+    assert taken(store) == []
+    assert 7199 < seconds_until(client, "pending", "b") <= 7200.001
+    assert members(client, "waiting") == []
+
+
+def test_busy_is_obeyed_once_and_never_shortens_a_rest(store: Store, client: redis.Redis) -> None:
+    declare(store, HOURLY)
+    make(store, "a", "b", args='["x"]')
+    assert taken(store) == ["a", "b"]
+    assert busy(store, "a", 600) is Settled.DONE
+    before = client.zscore(PREFIX + "rates", "hourly=x")
+    assert busy(store, "b", 60) is Settled.DONE
+    assert busy(store, "a", 6000) is Settled.DONE  # sent again
+    [refused] = settle(store, Settlement("a", "another", "busy", 6000, "429", "hourly"))
+    assert refused is Settled.REFUSED
+    assert client.zscore(PREFIX + "rates", "hourly=x") == before
+
+
+def test_a_lane_rests_although_the_task_was_cancelled(store: Store, client: redis.Redis) -> None:
+    declare(store, HOURLY)
+    make(store, "a", args='["x"]')
+    assert taken(store) == ["a"]
+    store.run(producing.cancel(["a"], keep=60.0))
+    assert busy(store, "a", 60) is Settled.DONE
+    assert members(client, "cancelled") == ["a"]
+    assert 7259 < seconds_until(client, "rates", "rest hourly=x", 1_000_000) <= 7260.001
+
+
+@pytest.mark.parametrize("fields", [TWO_IN_ALL, [("f mail.send", b"[]")]])
+def test_without_the_rate_only_the_busy_task_waits(
+    store: Store, client: redis.Redis, fields: list[Field]
+) -> None:
+    declare(store, fields)
+    make(store, "a")
+    assert taken(store) == ["a"]
+    assert busy(store, "a", 60, "mail.send") is Settled.DONE
+    assert 59 < seconds_until(client, "pending", "a") <= 60
+    assert not client.exists(PREFIX + "rates")
+    make(store, "b")
+    assert taken(store) == ["b"]
