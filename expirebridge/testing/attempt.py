@@ -29,13 +29,14 @@ class Ran:
     """`succeeded`, `retry`, `failed`, `snoozed`; `released` if it waits again without an attempt
     being used: it was too late, or no listener has its function."""
     delay: float | None
-    """Seconds until it is due again, if it is: by its retry policy, `Retry` or `Snooze`."""
+    """Seconds until it is due again, if it is: by its retry policy, `Retry`, `Snooze` or `Busy`."""
     result: Any
     """The handler's result, as JSON keeps it."""
     reason: str
     """Why it did not succeed, with a traceback if the handler raised."""
     error: BaseException | None
-    """The handler's exception, if it failed for that: not `Retry`, `Snooze` or `Discard`."""
+    """The handler's exception, if it failed for that; `Retry`, `Snooze`, `Busy` and `Discard` are
+    answers."""
     took: float
     """Seconds that the handler took."""
 

@@ -11,6 +11,7 @@ import redis
 
 from expirebridge.errors import ServerUnreachable
 from expirebridge.handlers import Registry
+from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.in_flight import InFlight
@@ -28,6 +29,7 @@ from expirebridge.store.client import Database, Store
 from expirebridge.store.commands import claiming, reconciling
 from expirebridge.store.commands.call import Steps, batches, new_nonce
 from expirebridge.store.commands.claiming import Claim
+from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from expirebridge.store.task_records import ClaimedTask
@@ -237,9 +239,10 @@ class Traveller:
             while True:
                 making = await self._make_ticks()
                 left = limit - len(self.ran) + first
-                claim = await self._claim(places=min(left, 1))
-                if claim.tasks:
-                    attempts = attempts or await self._begin(stack)
+                if attempts is None and await self._is_any_due():
+                    attempts = await self._begin(stack)
+                claim = await self._claim(places=min(left, 1) if attempts else 0)
+                if claim.tasks and attempts:
                     done = await self._run(claim, attempts)
                     if done is not None:
                         self.ran.append(done)
@@ -281,8 +284,9 @@ class Traveller:
         self._key_events.take()
 
     async def _begin(self, stack: AsyncExitStack) -> Attempts:
-        """Load the handlers, and begin their lifespans, which end when the travel does."""
+        """Load the handlers, declare their limits, and enter their lifespans."""
         registry = self._handlers.registry
+        self._store.run(declare_limits(*LimitsDeclaration.of(registry.names())))
         await stack.enter_async_context(entered(registry.lifespans))
         return Attempts(registry, self._settings)
 
@@ -294,6 +298,10 @@ class Traveller:
                 break
         rows = None if self.rows is None else await self.rows.run(self.rows.next_tick)
         return min((ms for ms in (ticked.next, rows) if ms is not None), default=None)
+
+    async def _is_any_due(self) -> bool:
+        claim = await self._claim(places=0)
+        return claim.next_due is not None and claim.next_due * 1000 <= claim.now_us
 
     async def _claim(self, *, places: int) -> Claim:
         """Take up what plain commands did, and claim what is due."""
@@ -313,7 +321,7 @@ class Traveller:
         """Run the one task of a claim, and record how it ended; None if its row let it not run."""
         [claimed] = claim.tasks
         attempts.hooks.emit(Claimed(count=1))
-        lateness = claim.now_us / 1e6 - claimed.due / 1000
+        lateness = claim.now_us / 1e6 - claimed.due / 1000 - claimed.shown.get("waited", 0.0)
         row = None if claimed.ledger is None else self.rows
         attempt, outcome = await attempts.run(claimed, lateness=lateness, row=row)
         settlement = outcome.settlement

@@ -42,7 +42,7 @@ def run_handler(
     CompletionRefused if that is not to be completed. If the handler fails after it,
     the row says how the attempt ended, as in a listener: what was committed has succeeded.
 
-    `Retry`, `Snooze`, `Discard` and a timeout are results: see `Ran.end`, `Ran.delay` and
+    `Retry`, `Snooze`, `Busy`, `Discard` and a timeout are results: see `Ran.end`, `Ran.delay` and
     `Ran.reason`.
 
     Raises what the handler raises; with `raising=False` that is `Ran.error`, and `Ran.delay` is by

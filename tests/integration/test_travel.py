@@ -18,7 +18,9 @@ from expirebridge import (
     Bridge,
     Discard,
     InvalidTask,
+    Limit,
     Outcome,
+    Rate,
     Retry,
     Spread,
     State,
@@ -526,3 +528,23 @@ def test_pythons_clock_moves_as_well_if_that_is_asked_for(url: str) -> None:
 def test_a_travel_that_cannot_be_is_refused(given: Any, told: str, clock: Clock) -> None:
     with pytest.raises(InvalidTask, match=told):
         clock.travel(**given)
+
+
+def test_rates_and_order_are_obeyed(clock: Clock, handlers: Handlers) -> None:
+    @handler(rate=Rate(60, "1m", burst=3))
+    def text(number: int) -> None: ...
+
+    @handler(limit=Limit(1, per="order", ordered=True), retry=["1m"])
+    def ship(order: int, event: int) -> None:
+        if event == 1 and current_task().attempt == 1:
+            raise OSError("the address is not there yet")
+
+    handlers |= {"test.text": text, "test.ship": ship}
+    for number in range(6):
+        make_task("test.text", [number], "1h")
+    ran = clock.travel(until="idle")
+    assert seconds_between(ran) == [0, 0, 1, 1, 1]
+    for event in (1, 2, 3):
+        make_task("test.ship", [17, event], 60 + event)
+    ran = clock.travel(until="idle")
+    assert [one.task.args[1] for one in ran] == [1, 1, 2, 3]
