@@ -119,6 +119,8 @@ class Model:
         self.tasks: dict[str, Modelled] = {}
         self.timers: dict[str, float] = {}
         self.last_beat = -math.inf
+        self.queue: Callable[[], list[str]] = list
+        """The server's queue. What is due at one time here may be some ms apart there."""
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
@@ -134,7 +136,10 @@ class Model:
     def line(self) -> list[str]:
         """The ids of tasks that wait for a slot, in their order."""
         waiting = {id: task for id, task in self.tasks.items() if task.state is State.WAITING}
-        return [id for _, id in sorted((task.in_line, id) for id, task in waiting.items())]
+        queue = self.queue()
+        # One that the server has granted its slot is there no longer.
+        place = {id: queue.index(id) if id in queue else -1 for id in waiting}
+        return sorted(waiting, key=lambda one: (waiting[one].in_line, place[one], one))
 
     def serve(self) -> None:
         """Grant a free slot to the first in line."""

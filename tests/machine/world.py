@@ -8,7 +8,7 @@ import redis
 from expirebridge import State
 from tests.kit.snapshot import Snapshot, check_invariant, key_name, read
 from tests.kit.steps import PREFIX
-from tests.machine.model import Model, Modelled
+from tests.machine.model import LIMITED, Model, Modelled
 
 # Moves all that the database holds into the past: for every rule of expirebridge, time has passed.
 _AGE = """
@@ -60,6 +60,7 @@ class World:
         self._client = client
         self._model = model
         self._began = read(self._client).now
+        model.queue = lambda: self.order(f"queue:{LIMITED}")
 
     def advance(self, seconds: float) -> None:
         """Let time pass, for the database and for its model."""
@@ -70,9 +71,9 @@ class World:
         """How much real time has passed since the beginning, of which the model knows nothing."""
         return read(self._client).now - self._began
 
-    def order(self, state: State) -> list[str]:
-        """The ids of a state's set, as the server orders them."""
-        ids: Any = self._client.zrange(f"{PREFIX}:{state}", 0, -1)
+    def order(self, key: str) -> list[str]:
+        """The ids of a state's set, or of a queue, as the server orders them."""
+        ids: Any = self._client.zrange(f"{PREFIX}:{key}", 0, -1)
         return [id.decode() for id in ids]
 
     def check(self, edited: set[str]) -> None:
