@@ -24,6 +24,13 @@ local take_back = uses_limits and function(id)
   local lane = string.match(known[1], '[^\n]+$')
   -- In an ordered lane nobody is passed over.
   if (limit_of(lane) or {}).ordered then return end
+  -- One that never waited has no tenant yet: the next claim finds its turn.
+  if (limit_of(lane) or {}).fair and not known[4] then
+    change_lane('SREM', lane_key(lane), id)
+    redis.call('HDEL', record_key(id), 'slots')
+    touched[lane] = true
+    return
+  end
   local due = tonumber(known[3]) or now
   redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
   change_lane('ZADD', queue_key(lane), now, id)
