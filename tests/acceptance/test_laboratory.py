@@ -70,7 +70,7 @@ def test_tasks_that_compute_are_run_by_all_workers() -> None:
 
     assert figures["asked"] == figures["ran"] == 4
     # A core that is shared with another process, or whose speed varies, may halve it.
-    assert figures["worker_cpu_seconds"] >= 4 * cores.SECONDS / 2
+    assert round(figures["worker_cpu_seconds"], 6) >= 4 * cores.SECONDS / 2
 
 
 def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:

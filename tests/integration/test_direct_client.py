@@ -16,6 +16,8 @@ BLOCK = ("BLPOP", "nothing", 0)
 
 @pytest.fixture
 async def direct(url: str, client: redis.Redis) -> AsyncIterator[redis.asyncio.Redis]:
+    for each in connections(client):  # a listener of an earlier test may still be leaving
+        client.client_kill_filter(_id=str(each["id"]))
     direct = clients.listener_client(url, socket_timeout=30)
     await direct.client_setname("direct")
     yield direct
