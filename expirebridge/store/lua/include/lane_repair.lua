@@ -16,36 +16,37 @@ local mended = 0
 -- True while the lanes are looked at after a change of limits.
 local is_hurried = false
 
--- A grant holds for a lease. What nobody took waits again, behind all others.
-local take_back = uses_limits and function(id)
-  local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'due', 'tenant')
-  redis.call('ZREM', grants_key(), id)
-  if known.err or not known[1] or known[2] then return end
-  local lane = string.match(known[1], '[^\n]+$')
-  -- In an ordered lane nobody is passed over.
-  if (limit_of(lane) or {}).ordered then return end
-  -- One that never waited has no tenant yet: the next claim finds its turn.
-  if (limit_of(lane) or {}).fair and not known[4] then
-    change_lane('SREM', lane_key(lane), id)
-    redis.call('HDEL', record_key(id), 'slots')
-    touched[lane] = true
-    return
-  end
-  local due = tonumber(known[3]) or now
-  redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
-  change_lane('ZADD', queue_key(lane), now, id)
-  redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'parked', now, 'error', NOT_TAKEN)
-  if known[4] and (limit_of(lane) or {}).fair then join_queue(id, lane, known[4], now) end
-  note_longest(id, lane)
-  local rest = string.match(known[1], '^(.*)\n[^\n]+$')
+-- Takes the last of its slots from a task.
+local drop_last_slot = uses_limits and function(id, slots, lane)
+  local rest = string.match(slots, '^(.*)\n[^\n]+$')
   change_lane('SREM', lane_key(lane), id)
   if rest then
     redis.call('HSET', record_key(id), 'slots', rest)
   else
     redis.call('HDEL', record_key(id), 'slots')
   end
-  redis.call('ZREM', state_set('pending'), id)
   touched[lane] = true
+end
+
+-- A grant holds for a lease. What nobody took waits again, behind all others.
+local take_back = uses_limits and function(id)
+  local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'due', 'tenant')
+  redis.call('ZREM', grants_key(), id)
+  if known.err or not known[1] or known[2] then return end
+  local lane = string.match(known[1], '[^\n]+$')
+  local limit = limit_of(lane) or {}
+  -- In an ordered lane nobody is passed over.
+  if limit.ordered then return end
+  -- One that never waited has no tenant yet: the next claim finds its turn.
+  if limit.fair and not known[4] then return drop_last_slot(id, known[1], lane) end
+  local due = tonumber(known[3]) or now
+  redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
+  change_lane('ZADD', queue_key(lane), now, id)
+  redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'parked', now, 'error', NOT_TAKEN)
+  if limit.fair then join_queue(id, lane, known[4], now) end
+  note_longest(id, lane)
+  drop_last_slot(id, known[1], lane)
+  redis.call('ZREM', state_set('pending'), id)
 end
 
 local fail_waiting = uses_limits and function(id, keep_failed)
