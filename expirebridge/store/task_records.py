@@ -243,6 +243,12 @@ class ClaimedTask(NamedTuple):
     ledger: bytes | None = None
     """Of a task of a ledger: generation and revision of its row, as the record has them."""
 
+    @property
+    def waited(self) -> float:
+        """Seconds for which it waited for slots of its limits: nobody was late then."""
+        waited: float = self.shown.get("waited", 0.0)
+        return waited
+
 
 def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""

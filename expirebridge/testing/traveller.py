@@ -321,7 +321,7 @@ class Traveller:
         """Run the one task of a claim, and record how it ended; None if its row let it not run."""
         [claimed] = claim.tasks
         attempts.hooks.emit(Claimed(count=1))
-        lateness = claim.now_us / 1e6 - claimed.due / 1000 - claimed.shown.get("waited", 0.0)
+        lateness = claim.now_us / 1e6 - claimed.due / 1000 - claimed.waited
         row = None if claimed.ledger is None else self.rows
         attempt, outcome = await attempts.run(claimed, lateness=lateness, row=row)
         settlement = outcome.settlement

@@ -218,14 +218,8 @@ class Attempt:
     def now(self) -> float:
         """The estimate of the server's time, in seconds since 1970."""
         if self._consumer is None:
-            return self.claimed.due / 1000 + self.waited + self.lateness + self.took
+            return self.claimed.due / 1000 + self.claimed.waited + self.lateness + self.took
         return self._consumer.session.server_clock.now()
-
-    @property
-    def waited(self) -> float:
-        """Seconds for which the task waited for slots of its limits: nobody was late then."""
-        waited = self.claimed.shown.get("waited", 0.0)
-        return waited if isinstance(waited, float) else 0.0
 
     def misfire(self, lateness: float) -> AttemptOutcome | None:
         """The outcome if the attempt is too late, by so many seconds, to call the handler.
@@ -239,7 +233,7 @@ class Attempt:
             except ValueError as error:
                 return self.outcomes.failed(f"its misfire policy cannot be read: {error}")
         if policy is not None and policy.window is None:
-            lateness += self.waited
+            lateness += self.claimed.waited
         if policy is None or policy.late_after is None or lateness <= policy.late_after:
             return None
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"

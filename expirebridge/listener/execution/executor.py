@@ -152,7 +152,7 @@ class Executor:
         self._pending.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
-        attempt.lateness = attempt.now() - attempt.claimed.due / 1000 - attempt.waited
+        attempt.lateness = attempt.now() - attempt.claimed.due / 1000 - attempt.claimed.waited
 
     async def _look_up(self, attempt: Attempt, row_check: RowLookup) -> AttemptOutcome | None:
         """The outcome if its row says that it is not to run now. Raises StartRefused."""

@@ -5,7 +5,6 @@
 -- include limits
 -- include holds
 -- include lane_names
--- include features
 -- include tick_claims
 -- include records
 -- include format
@@ -21,7 +20,7 @@ local limits_of_functions = {}
 -- The limits of a function, or nil.
 local limits_of = uses_limits and function(func)
   if limits_of_functions[func] == nil then
-    local list = uses_limits and read_json(limits_key(), 'f ' .. func)
+    local list = read_json(limits_key(), 'f ' .. func)
     limits_of_functions[func] = list and list[1] and list or false
   end
   return limits_of_functions[func] or nil
@@ -100,8 +99,6 @@ end
 
 -- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile. Its first due time stays.
 local park = uses_limits and function(id, record, due, lane, kept, tenant)
-  note_feature('limits')
-  uses_limits = true
   -- One that has begun stays the only one of its ordered lane.
   for each in string.gmatch(record.started and record.slots or '', '[^\n]+') do
     local limit = limit_of(each)
