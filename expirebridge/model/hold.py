@@ -14,7 +14,7 @@ class Hold:
     """When it ends, on the server's clock; None: when it is released."""
     reason: str
     by: str
-    """Who set it: `user@host`. Empty if it was set by another client."""
+    """Who set it: `user@host`, or a user of the dashboard. Empty if another client set it."""
     waiting: int
     """How many due tasks wait for its end."""
     readable: bool

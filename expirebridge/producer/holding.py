@@ -14,7 +14,7 @@ from expirebridge.producer.new_task import Named, name_of
 from expirebridge.store.commands import holds
 from expirebridge.store.commands.call import Command, Steps
 
-LONGEST_REASON = 1000
+LONGEST_TEXT = 1000
 """In characters: each claim reads the holds of the tasks that it looks at."""
 
 
@@ -28,18 +28,26 @@ class HoldingOperations(OperationGroup):
         tag: str | None = None,
         reason: str = "",
         until: datetime | None = None,
+        by: str | None = None,
     ) -> Steps[None]:
         """Put a function or a tag on hold: its due tasks wait, whoever makes them.
 
         Give either `func`, a handler or its name, or `tag`. Running tasks go on. The hold ends at
         `until`, an aware datetime, by the server's clock; without it, when it is released. `reason`
-        has up to 1,000 characters and is shown by `holds`. A new hold replaces an earlier one.
+        and `by` have up to 1,000 characters and are shown by `holds`. `by` says who wants the hold:
+        by default, the user and the host of this process. A new hold replaces an earlier one.
 
-        Raises InvalidTask for a name or a tag that cannot be, and for an `until` that has passed.
+        Raises InvalidTask for a name or a tag that cannot be, for an `until` that has passed, and
+        for a `reason` or a `by` that cannot be stored.
         """
         name = self._name_of(func, tag)
         ends = None if until is None else to_ms(check_aware(until, name="until"))
-        well = yield from holds.put_hold(name, until=ends, reason=_checked(reason), by=_user())
+        well = yield from holds.put_hold(
+            name,
+            until=ends,
+            reason=_checked(reason, name="reason"),
+            by=_user() if by is None else _checked(by, name="by"),
+        )
         if not well and until is not None:
             raise InvalidTask(f"until={until.isoformat()}: this time has passed")
 
@@ -69,16 +77,16 @@ class HoldingOperations(OperationGroup):
         return f"tag {keys.check_tags([tag])[0]}"
 
 
-def _checked(reason: object) -> str:
-    """Return a reason unchanged. Raises InvalidTask if it cannot be stored."""
-    shown = f"reason={reason!r:.60}"
-    if not isinstance(reason, str) or len(reason) > LONGEST_REASON:
-        raise InvalidTask(f"{shown}: give text of up to {LONGEST_REASON:,} characters")
+def _checked(text: object, *, name: str) -> str:
+    """Return a text unchanged. Raises InvalidTask if it cannot be stored."""
+    shown = f"{name}={text!r:.60}"
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+        raise InvalidTask(f"{shown}: give text of up to {LONGEST_TEXT:,} characters")
     try:
-        reason.encode()
+        text.encode()
     except UnicodeEncodeError as error:
         raise InvalidTask(f"{shown}: UTF-8 cannot encode it: {error.reason}") from None
-    return reason
+    return text
 
 
 def _user() -> str:

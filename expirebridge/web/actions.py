@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -29,6 +29,8 @@ logger = logging.getLogger("expirebridge")
 READ_ONLY = "This dashboard is read only."
 _MAX_FORM = 16 * 1024
 
+Result = TypeVar("Result", bound=str)
+
 
 async def read_form(request: Request) -> dict[str, str]:
     """The fields of a small form. Raises InvalidTask if this is not one."""
@@ -48,20 +50,20 @@ async def carry_out(
     request: Request,
     action: str,
     target: str,
-    work: Awaitable[Mapping[Change, int]],
-) -> Mapping[Change, int]:
-    """Do the work of an action, and record it with its result, also if it fails midway."""
+    work: Awaitable[Mapping[Result, int]],
+) -> Mapping[Result, int]:
+    """Do the work of an action, and record it with its results, also if it fails midway."""
     who, result = str(request.state.who), "failed midway"
     try:
-        changes = await work
-        result = ", ".join(f"{n:,} {change}" for change, n in changes.items()) or "nothing to do"
+        results = await work
+        result = ", ".join(f"{n:,} {one}" for one, n in results.items()) or "nothing to do"
     finally:
         logger.warning(
             "%s: %s on %s: %s", who, action, target, result,
             extra=event("action", who=who, action=action, target=target, result=result),
         )  # fmt: skip
         await _note(context, who, action, target, result)
-    return changes
+    return results
 
 
 async def _note(context: PageContext, who: str, action: str, target: str, result: str) -> None:

@@ -24,6 +24,7 @@ from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import PageContext, Redact
 from expirebridge.web.guard import Credentials, Guard
+from expirebridge.web.limits_page import LimitPages
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import TaskPages
@@ -98,12 +99,13 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         LivePages(context, overview),
         ActionPages(context),
     )
-    series = SeriesPages(context, series_of_ledger)
+    series, limits = SeriesPages(context, series_of_ledger), LimitPages(context, overview)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
         Route("/tasks", pages.tasks, name="tasks"),
-        Route("/limits", pages.limits, name="limits"),
+        Route("/limits", limits.limits, name="limits"),
+        Route("/limits", limits.act, methods=["POST"]),
         Route("/series", series.series, name="series"),
         Route("/series", series.act, methods=["POST"]),
         Route("/find", pages.find),

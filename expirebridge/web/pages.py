@@ -16,8 +16,6 @@ from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.series import series_of_tick
 
-SHOWN_LANES = 100
-"""Rows of the page of limits."""
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 
 
@@ -60,17 +58,6 @@ class TaskPages:
             choices=actions_in(search.state),
             functions=await self._overview.function_names(),
             left_out=texts_of(found.left_out or counts.left_out),
-        )  # fmt: skip
-
-    async def limits(self, request: Request) -> Response:
-        """The limits, and the fullest lanes."""
-        found = await self._context.bridge.limits(lanes=SHOWN_LANES)
-        # The names of lanes have arguments in them, which a redaction cannot look at.
-        name_of = without_value if self._context.redacts else str
-        return self._context.page(
-            request, "limits.html",
-            found=found, name_of=name_of, most=SHOWN_LANES, now=await self._context.now(),
-            left_out=texts_of(found.left_out),
         )  # fmt: skip
 
     async def find(self, request: Request) -> Response:

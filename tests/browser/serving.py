@@ -1,6 +1,7 @@
 """Dashboards for tests: asked in this process, or run in a thread for a browser to look at."""
 
 import contextlib
+import re
 import shutil
 import socket
 import threading
@@ -43,6 +44,11 @@ class Open(Protocol):
         at: str = "",
         zone: str = "UTC",
     ) -> Page: ...
+
+
+def words(html: str) -> str:
+    """The text of a page, without its elements."""
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, web
-from tests.browser.serving import Asking
+from tests.browser.serving import Asking, words
 from tests.kit.waiting import declare, hold_slots, park
 
 
@@ -19,10 +19,6 @@ def waiting(bridge: Bridge, client: redis.Redis) -> None:
     for id, since in (("first", 100), ("w", 60)):
         bridge.make_task("sms.send", [17], 3600, id=id)
         park(client, id, "sms=17", due_since=since)
-
-
-def words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
 async def test_the_page_of_limits_shows_the_fullest_lanes(asking: Asking) -> None:

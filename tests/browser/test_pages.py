@@ -338,6 +338,7 @@ def test_pages_fit_the_screen_in_both_themes(
     series = "s" * MAX_ID
     bridge.schedule(series, long + ".run", every="1h", tags=[long])
     bridge.run_series(series)
+    bridge.hold(tag=long, reason=long, until=datetime(2100, 1, 1, tzinfo=UTC))
     client.zadd("expirebridge:listeners", {f"{long}:1:x": 4_000_000_000_000})
     page = visit(width=width, theme=theme)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 20, 24)"
@@ -345,7 +346,7 @@ def test_pages_fit_the_screen_in_both_themes(
     base = page.url.rstrip("/")
     for path in (
         "/", "/tasks", f"/task?id={long}", "/actions", "/bulk?action=pause&state=pending",
-        "/series", f"/series?id={series}",
+        "/series", f"/series?id={series}", "/limits",
     ):  # fmt: skip
         page.goto(base + path, wait_until="domcontentloaded")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

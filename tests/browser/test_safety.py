@@ -33,7 +33,10 @@ from tests.kit.processes import COMMAND, PATIENCE, run
 STATIC = Path(web.__file__).parent / "static"
 TEMPLATES = Path(web.__file__).parent / "templates"
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "dashboard.md"
-PAGES = ["/", "/tasks", "/tasks?state=failed", "/task?id=a", "/actions", "/task/arguments?id=a"]
+PAGES = [
+    "/", "/tasks", "/tasks?state=failed", "/task?id=a", "/limits", "/actions",
+    "/task/arguments?id=a",
+]  # fmt: skip
 ODD = "<script>alert('x')</script>\"'&"
 
 
@@ -280,6 +283,7 @@ async def test_whatever_is_in_redis_is_escaped(
 ) -> None:
     await async_bridge.make_task("mail.send", [ODD], 60, id="a", tags=["x"])
     client.hset("expirebridge:task:a", mapping={"error": ODD, "tags": ODD, "call": f"{ODD}?[1]"})
+    client.hset("expirebridge:holds", f"tag {ODD}", '{"reason": "<script>", "by": "<script>"}')
     client.zadd("expirebridge:listeners", {f"{ODD}:1:x": 4_000_000_000_000})
     client.lpush("expirebridge:actions", '[1,"<b>","<b>","<b>","<b>"]', "[]", "<b>", "\xff")
     async with asking(actions=True) as pages:

@@ -23,7 +23,7 @@ HOUR = 3_600_000
 WIDTHS = [375, 1600]
 PAGES = {
     "/": 2, "/tasks": 1, "/tasks?state=failed": 1, "/tasks?tag=x": 1, "/task?id=a": 1, "/series": 1,
-    "/series?id=hourly": 1, "/limits": 2, "/actions": 1, "/ledger?rows=time": 1,
+    "/series?id=hourly": 1, "/limits": 3, "/actions": 1, "/ledger?rows=time": 1,
     "/ledger?rows=refused": 1, "/ledger?ext=ann": 2,
 }  # fmt: skip
 """The pages, and how many tables each has."""
@@ -61,6 +61,7 @@ def full(
     declare(client, {"sms": {"most": 2}})
     bridge.make_task("mail.send", [1], 3600, id="w")
     park(client, "w", "sms=17")
+    bridge.hold(tag="x", reason="x")
     client.zadd("expirebridge:listeners", {"box:77:x": 4_000_000_000_000})
     with served(web.app(url, ledger=ledger, actions=True, loopback_only=True)) as address:
         yield address

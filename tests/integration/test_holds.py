@@ -244,9 +244,10 @@ async def test_a_name_that_cannot_be_is_refused(
         ({"reason": 7}, "reason=7: give text"),
         ({"reason": "x" * 1001}, "reason='xxx.*: give text of up to 1,000 characters"),
         ({"reason": "\ud800"}, "reason=.*: UTF-8 cannot encode it"),
+        ({"by": 7}, "by=7: give text"),
     ],
 )
-async def test_an_end_or_a_reason_that_cannot_be_is_refused(
+async def test_an_end_or_a_text_that_cannot_be_is_refused(
     ask: Ask, options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InvalidTask, match=f"^{told}"):
