@@ -144,7 +144,7 @@ def check_functions(lease: float) -> Steps[Finding]:
 def check_limits() -> Steps[Finding | None]:
     """Check that no lane of a limit stands still, as far as the fullest lanes show.
 
-    None if nothing is limited, or on hold.
+    None if nothing is limited.
     """
     found = yield from read_limits(_LANES)
     if not (found.limits or found.lanes):
@@ -154,7 +154,7 @@ def check_limits() -> Steps[Finding | None]:
     stuck = [
         _standing(lane)
         for lane in found.lanes
-        if not lane.is_hold and lane.oldest_due is not None
+        if lane.oldest_due is not None
         and (now - lane.oldest_due).total_seconds() > BLOCKED
     ]  # fmt: skip
     if stuck:
@@ -163,7 +163,7 @@ def check_limits() -> Steps[Finding | None]:
             f"tasks that were due {human(BLOCKED)} ago wait for a slot of {first_of(stuck)}",
             "expirebridge limits: raise these limits, or find out why their tasks do not end",
         )
-    return ok("limits", f"{waiting} for a slot or on hold")
+    return ok("limits", f"{waiting} for a slot")
 
 
 def _standing(lane: Lane) -> str:

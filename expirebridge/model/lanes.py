@@ -40,19 +40,14 @@ class Lane:
     """One value of a limit: the tasks that have a slot in it, and those that wait for one."""
 
     name: str
-    """`<limit>`, or `<limit>=<value>`; or `hold func <name>` or `hold tag <tag>`."""
+    """`<limit>`, or `<limit>=<value>`."""
     limit: DeclaredLimit | None
-    """None for a hold, and for a limit that no listener declares any more."""
+    """None for a limit that no listener declares any more."""
     held: int
     """How many tasks have a slot: they run, or may be claimed. Of a rate: how many may start."""
     waiting: int
     oldest_due: datetime | None
     """When the first of those that wait was due; None if none waits."""
-
-    @property
-    def is_hold(self) -> bool:
-        """True if its tasks wait for the end of a hold."""
-        return self.name.startswith(HOLD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +55,7 @@ class QueuePlace:
     """Where a waiting task stands in line."""
 
     lane: str
-    """The lane in which it waits: see `Lane`."""
+    """The lane in which it waits: see `Lane`; or `hold func <name>` or `hold tag <tag>`."""
     position: int | None
     """Its place in line, from 1; None if it is in no line."""
     held: int

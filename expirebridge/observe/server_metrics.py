@@ -150,7 +150,7 @@ def _of_lanes(lanes: Iterable[Lane]) -> Iterator[GaugeMetricFamily]:
         labels=["limit", "lane"],
     )
     for lane in lanes:
-        labels = ["" if lane.is_hold else limit_name_of(lane.name), lane.name]
+        labels = [limit_name_of(lane.name), lane.name]
         held.add_metric(labels, lane.held)
         waiting.add_metric(labels, lane.waiting)
     yield held

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
-from expirebridge.checks.work import check_holds
+from expirebridge.checks.work import check_holds, check_limits
 from expirebridge.connection import clients
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import End
@@ -310,6 +310,9 @@ def test_the_doctor_says_what_is_on_hold(bridge: Bridge, store: Store) -> None:
     make(store, "a")
     taken(store)
     assert checked(store) == ("ok", "on hold: func mail.send, tag x; 1 task waits for that")
+    # What waits for a hold waits for no slot.
+    assert store.run(check_limits()) is None
+    assert bridge.limits().lanes == []
 
 
 @pytest.mark.parametrize(

@@ -41,4 +41,5 @@ def hold_slots(client: redis.Redis, lane: str, *ids: str) -> None:
 
 def _weigh(client: redis.Redis, lane: str) -> None:
     slots, queue = client.scard(f"{PREFIX}:lane:{lane}"), client.zcard(f"{PREFIX}:queue:{lane}")
-    client.zadd(f"{PREFIX}:lanes", {lane: slots + queue})
+    key = "held" if lane.startswith("hold ") else "lanes"
+    client.zadd(f"{PREFIX}:{key}", {lane: slots + queue})

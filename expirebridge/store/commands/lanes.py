@@ -1,7 +1,6 @@
 """The calls about limits: what handlers declare, how full the lanes are, what operators change."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from expirebridge.model.lanes import DeclaredLimit, Lane, limit_name_of
@@ -30,7 +29,8 @@ def declare_limits(fingerprint: str, fields: Iterable[tuple[str, bytes]]) -> Com
 
 def read_limits(lanes: int) -> Command[LimitListing]:
     """Read the declared limits, and so many lanes, those with most tasks first."""
-    return script("read_limits", lanes, read=_read, route=Everywhere(partial(_joined, lanes)))
+    # Of several partitions none has limits; one that does not answer is no failure then.
+    return script("read_limits", lanes, read=_read, route=Everywhere(lambda each: each[0]))
 
 
 def _read(reply: Sequence[Any]) -> LimitListing:
@@ -50,25 +50,6 @@ def _lane(limits: dict[str, DeclaredLimit], name: bytes, held: int, waiting: int
         held=held,
         waiting=waiting,
         oldest_due=from_ms(due) if due >= 0 else None,
-    )
-
-
-def _joined(most: int, each: Sequence[LimitListing]) -> LimitListing:
-    """Those of all partitions. Only holds have a lane of one name in several."""
-    found: dict[str, list[Lane]] = {}
-    for lane in (lane for one in each for lane in one.lanes):
-        found.setdefault(lane.name, []).append(lane)
-    lanes = sorted(map(_sum, found.values()), key=lambda lane: -lane.held - lane.waiting)
-    return LimitListing(limits=each[0].limits, lanes=lanes[:most])
-
-
-def _sum(parts: Sequence[Lane]) -> Lane:
-    return Lane(
-        name=parts[0].name,
-        limit=parts[0].limit,
-        held=sum(lane.held for lane in parts),
-        waiting=sum(lane.waiting for lane in parts),
-        oldest_due=min((lane.oldest_due for lane in parts if lane.oldest_due), default=None),
     )
 
 
