@@ -132,7 +132,7 @@ class _Doctor:
             ("work", check_health(self._database, self._settings)),
             ("functions", _listed(check_functions(lease))),
             ("series", _if_any(check_series(lease))),
-            ("limits", _if_any(check_limits())),
+            ("limits", _if_any(check_limits(lease))),
             ("holds", _if_any(check_holds(self._database.prefix, lease))),
             ("partitions", check_partitions(lease)),
             ("move", _if_any(check_move(lease))),

@@ -11,7 +11,7 @@ from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
 from expirebridge.model.hold import Hold
 from expirebridge.model.keys import InvalidKey, parse_key
-from expirebridge.model.lanes import Lane
+from expirebridge.model.lanes import DeclaredLimit, Lane
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
@@ -141,10 +141,11 @@ def check_functions(lease: float) -> Steps[Finding]:
     return ok("functions", fine)
 
 
-def check_limits() -> Steps[Finding | None]:
-    """Check that no lane of a limit stands still, as far as the fullest lanes show.
+def check_limits(lease: float) -> Steps[Finding | None]:
+    """Check that no lane of a limit stands still, and that no fair limit is without effect.
 
-    None if nothing is limited.
+    None if nothing is limited. Only the fullest lanes are looked at. The slots of fair limits are
+    held against what all listeners that beat within `lease` seconds run at once.
     """
     found = yield from read_limits(_LANES)
     if not (found.limits or found.lanes):
@@ -163,7 +164,23 @@ def check_limits() -> Steps[Finding | None]:
             f"tasks that were due {human(BLOCKED)} ago wait for a slot of {first_of(stuck)}",
             "expirebridge limits: raise these limits, or find out why their tasks do not end",
         )
+    at_once = (yield from fleet.read_fleet(lease)).concurrency
+    idle = [f"{one.name} ({one})" for one in found.limits if _is_idle(one, at_once)]
+    if idle:
+        return warning(
+            "limits",
+            f"fair limits without effect: {first_of(idle)}; the listeners run {at_once:,} at once "
+            "in all, so none waits for a slot",
+            "give them fewer slots than that, or raise --concurrency, or leave out fair=",
+        )
     return ok("limits", f"{waiting} for a slot")
+
+
+def _is_idle(limit: DeclaredLimit, at_once: int | None) -> bool:
+    """True if a fair limit has a slot for every task that can run."""
+    if not limit.fair or limit.most is None or at_once is None:
+        return False
+    return bool(limit.functions) and limit.most >= at_once
 
 
 def _standing(lane: Lane) -> str:

@@ -23,6 +23,8 @@ class DeclaredLimit:
     """Of a rate: the most starts at once after a pause."""
     wait: float | None = None
     """Seconds after which a task that waits fails. None: it waits on."""
+    fair: bool = False
+    """True if the values of an argument take turns at its slots."""
     functions: tuple[str, ...] = ()
     """The functions that it limits."""
 

@@ -22,6 +22,7 @@ def limit_from(name: str, raw: bytes | None, functions: Sequence[str] = ()) -> D
         interval=None if interval is None else interval / 1_000_000,
         burst=None if interval is None else max(int(burst or 1), 1),
         wait=None if wait is None else wait / 1000,
+        fair=spec.get("fair") is True,
         functions=tuple(functions),
     )
 

@@ -1,5 +1,6 @@
 """The fleet: which code each listener runs, what that code knows, and what `meta` says of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -11,6 +12,7 @@ from expirebridge.store.commands import fleet as fleet_commands
 from expirebridge.store.commands.claiming import HeartbeatReply
 from expirebridge.store.commands.fleet import FleetListener
 from tests.kit.steps import age, beat_without_code, server_ms
+from tests.kit.witness import listening
 
 LEASE = 10.0
 META, FLEET = "expirebridge:meta", "expirebridge:fleet"
@@ -201,3 +203,21 @@ def test_the_ago_of_a_listener_is_counted_by_the_server(store: Store, client: re
     [listener] = store.run(fleet_commands.read_fleet(LEASE)).listeners
     assert 4 <= listener.ago < 5
     assert listener == FleetListener("one", listener.ago, "aa")
+
+
+def test_a_fleet_s_concurrency_is_known_if_all_say_it(store: Store) -> None:
+    def concurrency() -> int | None:
+        return store.run(fleet_commands.read_fleet(LEASE)).concurrency
+
+    assert concurrency() is None
+    beat(store, "one", "aa =100", 1)
+    beat(store, "two", "bb =20 ?", 1)
+    assert concurrency() == 120
+    for code in ("aa", "aa =", "aa =-1", "aa =x", "aa =1e3", "aa =" + "9" * 30):
+        beat(store, "three", code, 1)
+        assert concurrency() is None, code
+
+
+async def test_a_listener_says_its_concurrency(settings: Settings, store: Store) -> None:
+    async with listening(replace(settings, concurrency=7)):
+        assert store.run(fleet_commands.read_fleet(LEASE)).concurrency == 7

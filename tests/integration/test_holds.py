@@ -311,7 +311,7 @@ def test_the_doctor_says_what_is_on_hold(bridge: Bridge, store: Store) -> None:
     taken(store)
     assert checked(store) == ("ok", "on hold: func mail.send, tag x; 1 task waits for that")
     # What waits for a hold waits for no slot.
-    assert store.run(check_limits()) is None
+    assert store.run(check_limits(10)) is None
     assert bridge.limits().lanes == []
 
 

@@ -10,7 +10,7 @@ from expirebridge.model.task import from_ms
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import inspection
+from expirebridge.store.commands import claiming, inspection
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.waiting import declare, hold_slots, park
 
@@ -54,7 +54,7 @@ async def test_where_nothing_is_limited_there_is_nothing(
     found = await async_bridge.limits()
     assert (found.limits, found.lanes, found.left_out) == ([], [], ())
     assert invoke("limits", url=url) == "no handler has a limit\n"
-    assert store.run(check_limits()) is None
+    assert store.run(check_limits(10)) is None
 
 
 @pytest.mark.parametrize("lanes", [0, 1001, True, "7", 2.0])
@@ -133,16 +133,39 @@ def test_metrics_have_the_ten_fullest_lanes(
 def test_the_doctor_names_lanes_that_stand_still(
     store: Store, bridge: Bridge, client: redis.Redis
 ) -> None:
-    finding = store.run(check_limits())
+    finding = store.run(check_limits(10))
     assert finding is not None
     assert (finding.level, finding.message) == (Level.OK, "3 tasks wait for a slot")
     for id, lane in (("a", "sms=18"), ("b", "hold tag c8")):
         bridge.make_task("mail.send", [], 3600, id=id)
         park(client, id, lane, due_since=700)
     hold_slots(client, "sms=18", "z")
-    finding = store.run(check_limits())
+    finding = store.run(check_limits(10))
     assert finding is not None
     assert finding.level is Level.WARNING
     assert finding.message == (
         "tasks that were due 10m ago wait for a slot of sms=18 (1 of 2 taken, 1 waits)"
     )
+
+
+def test_the_doctor_names_fair_limits_that_make_nobody_wait(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(client, {"all": {"most": 40, "fair": True}, "few": {"most": 39, "fair": True}})
+    declare(client, {"plain": {"most": 100}, "gone": {"most": 100, "fair": True}})
+    client.hset("expirebridge:limits", "f a.b", '[["all"], ["few"]]')
+    client.hset("expirebridge:limits", "f a.c", '[["plain"]]')
+    for listener in ("one", "two"):
+        store.run(claiming.heartbeat(listener, 10, [], code="aa =20"))
+    finding = store.run(check_limits(10))
+    assert finding is not None
+    assert finding.level is Level.WARNING
+    assert finding.message == (
+        "fair limits without effect: all (40 at once); the listeners run 40 at once in all, so "
+        "none waits for a slot"
+    )
+    # Of this one nobody knows how many it runs.
+    store.run(claiming.heartbeat("three", 10, [], code="aa"))
+    finding = store.run(check_limits(10))
+    assert finding is not None
+    assert finding.level is Level.OK

@@ -54,4 +54,6 @@ def code_without_handlers() -> CodeVersion:
 
 def code_of(registry: Registry) -> CodeVersion:
     """What a listener with these handlers tells its fleet."""
-    return CodeVersion(Fingerprint.of(registry), LimitsDeclaration.of(registry.names()))
+    return CodeVersion(
+        Fingerprint.of(registry), LimitsDeclaration.of(registry.names()), concurrency=100
+    )

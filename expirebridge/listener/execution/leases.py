@@ -13,21 +13,24 @@ from expirebridge.listener.session import SessionOwner
 from expirebridge.store.commands import claiming, fleet, lanes
 from expirebridge.store.commands.call import Command
 
-# The code version of a listener, as its heartbeats report it.
+# What a listener runs, as its heartbeats report it.
 
 STRANDED = "?"
 
 
 class CodeVersion:
-    """The fingerprint of a listener's handlers, with marks for the tasks that its claims skip.
+    """The fingerprint of a listener's handlers, its concurrency, and whether its claims skip tasks.
 
     The event loop changes it; the heartbeat's thread reads it.
     """
 
-    def __init__(self, fingerprint: Fingerprint, limits: LimitsDeclaration) -> None:
+    def __init__(
+        self, fingerprint: Fingerprint, limits: LimitsDeclaration, *, concurrency: int
+    ) -> None:
         self.fingerprint = fingerprint
         self.limits = limits
         """What it declares of the limits of its handlers."""
+        self._concurrency = concurrency
         self.stranded = False
         """True if it skips many tasks whose functions no listener has."""
         self.withholds = False
@@ -35,9 +38,9 @@ class CodeVersion:
 
     @property
     def text(self) -> str:
-        """The argument for scripts: the fingerprint, with a mark if tasks are stranded."""
-        digest = self.fingerprint.digest
-        return f"{digest} {STRANDED}" if self.stranded or self.withholds else digest
+        """The argument for scripts: fingerprint, concurrency, and a mark if tasks are stranded."""
+        words = f"{self.fingerprint.digest} {fleet.CONCURRENCY}{self._concurrency}"
+        return f"{words} {STRANDED}" if self.stranded or self.withholds else words
 
     def knows(self, func: str) -> bool:
         """True if this listener has a handler of this name."""

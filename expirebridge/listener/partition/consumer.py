@@ -49,7 +49,7 @@ class PartitionConsumer:
         self._born: bytes | None = None  # the time of the first write to its database, if known
         self.wakeup = wakeup = Wakeup()
         self.membership = membership = Membership(settings.doorbell, session.election)
-        code = CodeVersion(executor.fingerprint, executor.limits)
+        code = CodeVersion(executor.fingerprint, executor.limits, concurrency=settings.concurrency)
         fair_share = FairShare(membership, executor.capacity)
         ledger = ledger_roles_of(ledger_engine, self, hooks, wakeup=wakeup, membership=membership)
         self._ledger_roles, self.row_check = ledger, ledger.row_check if ledger else None

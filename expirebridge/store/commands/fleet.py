@@ -1,5 +1,6 @@
 """The calls about the fleet: the code version of each listener, and its functions."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +19,11 @@ from expirebridge.store.commands.call import (
 )
 from expirebridge.store.task_records import text
 
+CONCURRENCY = "="
+"""The beginning of the word that says how many handlers a listener runs at once."""
 _COUNT = "#"
 """The field of a declared code that holds how many functions there are."""
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class FleetListener:
     """Seconds since its last heartbeat."""
     fingerprint: str | None
     """The fingerprint of its functions; None if another client overwrote it."""
+    concurrency: int | None = None
+    """How many handlers it runs at once; None if it does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,12 @@ class Fleet:
     """In the order of their last heartbeats, the longest ago first."""
     codes: dict[str, dict[str, str]]
     """For each fingerprint: the shape of each function's signature, by the function's name."""
+
+    @property
+    def concurrency(self) -> int | None:
+        """How many handlers all listeners run at once; None if one does not say, or none beats."""
+        each = [one.concurrency for one in self.listeners if one.concurrency is not None]
+        return sum(each) if each and len(each) == len(self.listeners) else None
 
 
 def declare(fingerprint: str, shapes: Mapping[str, str]) -> Command[None]:
@@ -59,7 +71,7 @@ def _read_fleet(reply: list[Any]) -> Fleet:
     listeners, *codes = reply
     return Fleet(
         [
-            FleetListener(text(name), ago / 1000, _fingerprint(code))
+            FleetListener(text(name), ago / 1000, _fingerprint(code), _concurrency(code))
             for name, ago, code in rows_of(listeners, 3)
         ],
         {text(fingerprint): _shapes(fields) for fingerprint, fields in rows_of(codes, 2)},
@@ -70,6 +82,11 @@ def _fingerprint(code: bytes) -> str | None:
     """The first word of what a listener runs."""
     words = text(code).split()
     return words[0] if words else None
+
+
+def _concurrency(code: bytes) -> int | None:
+    numbers = [word[1:] for word in text(code).split() if word.startswith(CONCURRENCY)]
+    return int(numbers[0]) if numbers and _NUMBER.fullmatch(numbers[0]) else None
 
 
 def _shapes(fields: list[bytes]) -> dict[str, str]:

@@ -10,8 +10,8 @@ end
 -- True if no heartbeat came for half a lease: the server was away or its clock jumped, and no listener died.
 local function is_long_ago(beat, lease) return now - beat > lease / 2 end
 
--- The hash `fleet` holds the fingerprint of each listener's code. A listener that passes over many tasks whose
--- functions no listener has adds the word `?`.
+-- The hash `fleet` holds the fingerprint of each listener's code, and a word for its concurrency, such as `=100`. A
+-- listener that passes over many tasks whose functions no listener has adds the word `?`.
 local LISTENERS_AT_ONCE = 1000
 
 local function is_fingerprint(word) return #word <= 40 and string.find(word, '^%x+$') ~= nil end
