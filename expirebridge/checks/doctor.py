@@ -26,12 +26,11 @@ from expirebridge.checks.topology import (
     check_partitions,
     check_sentinels,
 )
+from expirebridge.checks.waiting import check_holds, check_limits
 from expirebridge.checks.work import (
     check_functions,
     check_health,
-    check_holds,
     check_library,
-    check_limits,
     check_move,
     check_others_data,
     check_overwritten,

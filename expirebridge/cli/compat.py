@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from expirebridge.checks.compat import Scope, compare, scope_of
+from expirebridge.checks.waiting import refuse_limits
 from expirebridge.cli.options import (
     NOT_POSSIBLE,
     AppDir,
@@ -61,7 +62,8 @@ def compat(
     Loads the handlers in the folder, and looks at the function and the arguments of each task that
     is pending, paused or running. Exits with 3 if any would fail: if no handler has its function's
     name, or its arguments do not fit the signature, or cannot be read. Nothing is changed. With a
-    ledger, rows that Redis does not have yet are compared, too.
+    ledger, rows that Redis does not have yet are compared, too. Exits with 1 if a listener with
+    these handlers would not start, since they have limits and the database has several partitions.
 
     Example: expirebridge compat --tasks new/tasks
 
@@ -79,6 +81,7 @@ def compat(
     )
     with closing(store_of(settings)) as store:
         scope = store.run(scope_of(due_within=within, failed=failed))
+        store.run(refuse_limits(registry))
         with progress_bar("comparing", scope.total) as advance:
             comparison = store.run(compare(registry, scope, progress=advance))
     if settings.ledger is not None:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
-from expirebridge.checks.finding import error
+from expirebridge.checks.finding import error, ok
+from expirebridge.checks.waiting import refuse_limits
 from expirebridge.checks.work import check_left_out
 from expirebridge.cli.options import (
     FAULT,
@@ -26,7 +28,8 @@ from expirebridge.cli.options import (
 from expirebridge.cli.output import print_json, print_line, printable
 from expirebridge.cli.stats import probe_store_of
 from expirebridge.connection.urls import safe_url
-from expirebridge.errors import ServerError
+from expirebridge.errors import LimitsNeedOnePartition, ServerError
+from expirebridge.handlers import Registry
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
@@ -38,6 +41,12 @@ def doctor(
     role: Annotated[
         LoginRole, typer.Option(help="What the login in the URL is for.")
     ] = LoginRole.LISTENER,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also check whether the limits of the handlers in this folder can be kept."
+        ),
+    ] = None,
     url: Url = None,
     prefix: Prefix = None,
     doorbell: Doorbell = None,
@@ -56,10 +65,13 @@ def doctor(
     refuse_password(ledger)
     settings = Settings.read(
         url=url, prefix=prefix, doorbell=doorbell, lease=lease, ledger=ledger,
-        ledger_name=ledger_name,
+        ledger_name=ledger_name, tasks=tasks,
     )  # fmt: skip
+    registry = Registry.of(settings) if tasks is not None else None
     with closing(probe_store_of(settings)) as store:
         findings = examine(store, settings, role)
+        if registry is not None:
+            findings.append(_of_handlers(store, registry))
         findings += _of_ledger(store, settings, writes=True)
         findings += _of_ledger_series(settings)
     if as_json:
@@ -117,6 +129,15 @@ def check(
         print_line(f"{'not ok' if faults else 'ok'}: {printable(shown)}")
     if faults:
         raise typer.Exit(FAULT)
+
+
+def _of_handlers(store: Partitions, handlers: Registry) -> Finding:
+    """Whether the database can keep the limits of the handlers."""
+    try:
+        store.run(refuse_limits(handlers))
+    except LimitsNeedOnePartition as failure:
+        return error("handlers", str(failure), "")
+    return ok("handlers", "their limits can be kept")
 
 
 def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Finding]:

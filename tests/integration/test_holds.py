@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
-from expirebridge.checks.work import check_holds, check_limits
+from expirebridge.checks.waiting import check_holds, check_limits
 from expirebridge.connection import clients
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import End

@@ -5,7 +5,7 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, InvalidTask
 from expirebridge.checks import Level
-from expirebridge.checks.work import check_limits
+from expirebridge.checks.waiting import check_limits
 from expirebridge.model.task import from_ms
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
