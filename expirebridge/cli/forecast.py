@@ -40,7 +40,8 @@ def forecast(
 
     The counts are exact with one exception: a task that a plain EXPIRE put off is counted at its
     old due time until that has passed. The share of each function is estimated from a few hundred
-    tasks.
+    tasks. Tasks that are due already are in no bar: they are overdue, or wait for a slot, for a
+    start of a rate, or for the end of a hold.
 
     Example: expirebridge forecast --per 1h --for 1d
     """
@@ -71,6 +72,7 @@ def _forecast_as_data(coming: Forecast) -> dict[str, Any]:
     return {
         "now": from_ms(coming.now),
         "overdue": coming.overdue,
+        "waiting": coming.waiting,
         "later": coming.later,
         "series": coming.series,
         "spans": [
@@ -90,6 +92,6 @@ def _print_bars(coming: Forecast) -> None:
         relative = human((span.start - coming.now) / 1000) if span.start > coming.now else "now"
         rows.append((start, relative, f"{span.count:,}", bar, functions))
     print_table(("from", "in", "tasks", "", "functions"), rows)
-    typer.echo(f"overdue {coming.overdue:,}, later {coming.later:,}")
+    typer.echo(f"overdue {coming.overdue:,}, waiting {coming.waiting:,}, later {coming.later:,}")
     if coming.series:
         typer.echo(f"of {coming.series:,} series only the next tick is counted")

@@ -24,6 +24,7 @@ from expirebridge.store.commands import claiming, inspection
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
+from tests.kit.waiting import park
 
 
 @pytest.fixture
@@ -170,7 +171,9 @@ def test_a_dashboard_s_login_sees_and_a_producer_s_imports(
             client.execute_command("ACL", "DELUSER", f"expirebridge-{role}")
 
 
-def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store) -> None:
+def test_a_forecast_counts_what_comes_due(
+    url: str, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
     # In the middle of their spans, so that no delay moves one into another.
     bridge.make_tasks(
         [{"func": "mail.send", "delay": 90} for _ in range(300)]
@@ -178,9 +181,12 @@ def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store
         + [{"func": "orders.rate", "delay": 270}, {"func": "orders.rate", "delay": 3600}]
     )
     bridge.make_task("mail.send", [], 0)
+    for id in ("held-1", "held-2"):
+        bridge.make_task("mail.send", [], 60, id=id)
+        park(client, id, "hold func mail.send")
     shown = invoke_json("forecast", "--per", "3m", "--for", "6m", url=url)
     assert [span["count"] for span in shown["spans"]] == [400, 1]
-    assert (shown["overdue"], shown["later"]) == (1, 1)
+    assert (shown["overdue"], shown["waiting"], shown["later"]) == (1, 2, 1)
     assert shown["spans"][0]["functions"].keys() == {"mail.send", "orders.rate"}
     assert sum(shown["spans"][0]["functions"].values()) == pytest.approx(400, abs=2)
     assert shown["spans"][1]["functions"] == {"orders.rate": 1}
@@ -189,7 +195,7 @@ def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store
     text = invoke("forecast", "--per", "3m", "--for", "6m", url=url)
     assert text.splitlines()[1].split()[1:4] == ["now", "400", "█" * 40]
     assert text.splitlines()[2].split()[1:] == ["3m", "1", "█", "orders.rate", "1"]
-    assert text.endswith("overdue 1, later 1\n")
+    assert text.endswith("overdue 1, waiting 2, later 1\n")
 
 
 def test_a_forecast_of_nothing_has_no_bars(url: str) -> None:

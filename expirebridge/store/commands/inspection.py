@@ -380,6 +380,8 @@ class Forecast:
     now: int
     """The server's time, in ms."""
     overdue: int
+    waiting: int
+    """Tasks that are due, and wait for a slot, for a start of a rate, or for the end of a hold."""
     later: int
     """Pending tasks that are due after the last span."""
     series: int
@@ -394,9 +396,9 @@ def forecast(width: float, spans: int, *, sample: int) -> Command[Forecast]:
     """
 
     def read(reply: list[Any]) -> Forecast:
-        now, overdue, later, series, *columns = reply
+        now, overdue, waiting, later, series, *columns = reply
         return Forecast(
-            now, overdue, later, series,
+            now, overdue, waiting, later, series,
             [
                 ComingSpan(now + number * milliseconds(width), count, Counter(map(text, functions)))
                 for number, (count, functions) in enumerate(rows_of(columns, 2))
@@ -421,6 +423,7 @@ def _joined(each: Sequence[Forecast]) -> Forecast:
     return Forecast(
         each[0].now,
         sum(one.overdue for one in each),
+        sum(one.waiting for one in each),
         sum(one.later for one in each),
         sum(one.series for one in each),
         spans,

@@ -3,8 +3,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms of a span, 3 spans, 4 tasks of each span to look at, at most
--- returns  now, pending tasks whose time has passed, those that are due after the last span, series, then
---          for each span: how many are due in it, {function of each that was looked at}
+-- returns  now, pending tasks whose time has passed, waiting tasks, pending ones that are due after the last span,
+--          series, then for each span: how many are due in it, {function of each that was looked at}
 --
 -- Scores are used as they are: a task whose timer was put off by a plain EXPIRE is counted at its old
 -- time, until a listener looks at it. Samples are spread evenly over their span.
@@ -23,7 +23,7 @@ local function function_at(rank)
 end
 
 local before = redis.call('ZCOUNT', set, '-inf', now)
-local reply = { now, before, 0, redis.call('ZCARD', series_set()) }
+local reply = { now, before, redis.call('ZCARD', state_set('waiting')), 0, redis.call('ZCARD', series_set()) }
 for span = 1, spans do
   local upto = redis.call('ZCOUNT', set, '-inf', now + span * width)
   local count, functions = upto - before, {}
@@ -35,5 +35,5 @@ for span = 1, spans do
   reply[#reply + 1] = functions
   before = upto
 end
-reply[3] = redis.call('ZCARD', set) - before
+reply[4] = redis.call('ZCARD', set) - before
 return reply
