@@ -89,6 +89,9 @@ class Migrator:
             with suppress(ServerError):
                 self._target.run(migration.end_receiving())
             raise
+        # Before any task: what is on hold in the old database must not start in the new one.
+        found = self._source.run(migration.read_holds_and_weights())
+        self._target.run(migration.receive_holds_and_weights(self._nonces[0], found))
         self._received = [
             self._target.run(migration.last_received(nonce)) for nonce in self._nonces
         ]

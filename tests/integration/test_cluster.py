@@ -373,9 +373,11 @@ def steer_what_waits(tasks: Tasks) -> None:
 
 
 def hand_over(client: redis.Redis) -> None:
-    """A task leaves in a batch, and arrives in another database."""
+    """A hold and a task leave, and arrive in another database."""
     tasks = Tasks(client)
     run = tasks.store.run
+    tasks.bridge.hold(tag="held")
+    held = run(migration.read_holds_and_weights())
     tasks.bridge.make_task("mail.send", [1], "1h", id="goes")
     [nonce] = run(migration.begin_move("redis://new"))
     batch = run(migration.pack_batch(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
@@ -385,6 +387,8 @@ def hand_over(client: redis.Redis) -> None:
     client.flushdb()
 
     run(migration.begin_receiving("redis://old"))
+    run(migration.receive_holds_and_weights(nonce, held))
+    assert [hold.name for hold in tasks.bridge.holds()] == ["tag held"]
     assert run(migration.receive_batch(nonce, batch.number, batch.items)) == [MigrationResult.HERE]
     assert run(migration.last_received(nonce)) == batch.number
     run(migration.end_receiving())

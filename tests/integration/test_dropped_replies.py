@@ -63,6 +63,7 @@ from expirebridge.store.commands import (
 )
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.holds import list_holds
 from expirebridge.store.commands.series import Removal
 from tests.kit.colours import Ask, asking
 from tests.kit.ledgers import LedgerHarness
@@ -993,7 +994,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
 
 MOVE = (
     "begin_arrival", "begin_move", "read_arrivals", "pack_batch", "receive_batch", "drop_batch",
-    "end_arrival",
+    "end_arrival", "read_holds_and_weights", "receive_holds_and_weights",
 )  # fmt: skip
 
 
@@ -1001,6 +1002,7 @@ MOVE = (
 def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: str) -> None:
     for id in ("a", "b"):
         bridge.make_task("mail.send", [1], HOUR, id=id)
+    bridge.hold(func="other.call")
     old, new = Settings(url=proxy.url), Settings(url=f"{proxy.url[:-1]}3")
     with contextlib.closing(store_of(old)) as source, contextlib.closing(store_of(new)) as target:
         mover = Migrator(source, target, old, new)
@@ -1010,6 +1012,7 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
         assert mover.moved.tasks == 2 or script == "receive_batch"
         assert target.run(producing.count(10)).pending == 2
         assert source.run(producing.count(10)).pending == 0
+        assert [hold.name for hold in target.run(list_holds())] == ["func other.call"]
     assert proxy.cuts == {script: 2}
 
 

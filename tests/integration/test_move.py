@@ -4,6 +4,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -304,10 +306,100 @@ def test_to_a_cluster_and_back(url: str, client: redis.Redis, cluster: Cluster) 
                 assert min(spread) > 0
 
 
+# Holds and weights
+
+
+def held_in(side: Side) -> dict[str, str]:
+    """What is on hold, with the reasons; each partition has the same."""
+    names = [set(part.client.hgetall(f"{part.database.prefix}:holds")) for part in side.parts]
+    assert all(each == names[0] for each in names)
+    return {hold.name: hold.reason for hold in side.bridge.holds()}
+
+
+def test_what_is_on_hold_waits_there_too(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], 0, id="by-function")
+    old.bridge.make_task("other.call", [1], 0, id="by-tag", tags=["customer-9"])
+    old.bridge.make_task("other.call", [1], 0, id="free")
+    old.bridge.hold(func="mail.send", reason="down")
+    old.bridge.hold(tag="customer-9", until=datetime.now(UTC) + timedelta(hours=1))
+    old.bridge.weight("sms", "acme", 3)
+    assert old.run_due() == ["free"]
+    assert old.ids(State.WAITING) == {"by-function", "by-tag"}
+    holds = [replace(hold, waiting=0) for hold in old.bridge.holds()]
+    move(old, new)
+    assert held_in(new).keys() == {"func mail.send", "tag customer-9"}
+    assert new.bridge.holds() == holds
+    assert {
+        value
+        for part in new.parts
+        if (value := part.client.hget(f"{part.database.prefix}:weights", "sms acme"))
+    } == {b"3.0"}
+    assert new.run_due() == []
+    assert new.ids(State.WAITING) == {"by-function", "by-tag"}
+    new.bridge.release(func="mail.send")
+    assert new.run_due() == ["by-function"]
+
+
+@only_one
+def test_the_holds_and_weights_that_are_there_stay(sides: Sides) -> None:
+    old, new = sides
+    for side, word in zip(sides, ("old", "new"), strict=True):
+        side.bridge.hold(func="mail.send", reason=word)
+        side.bridge.weight("sms", "acme", 2 if side is old else 4)
+    old.bridge.hold(func="other.call", until=datetime.now(UTC) + timedelta(hours=1))
+    old.client.hset("expirebridge:holds", "tag garbage", "x")
+    old.client.hset("expirebridge:holds", "tag over", '{"until": 1}')
+    move(old, new)
+    assert held_in(new) == {"func mail.send": "new", "func other.call": "", "tag garbage": ""}
+    first = new.parts[0]
+    assert first.client.hget(f"{first.database.prefix}:weights", "sms acme") == b"4.0"
+
+
+@only_one
+def test_what_was_released_there_stays_released(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.hold(func="mail.send")
+    move(old, new)
+    new.bridge.release(func="mail.send")
+    old.leave()
+    for _ in range(2):  # it is resumed; it is over, and started once more
+        again = migrator_of(old, new)
+        again.begin()
+        assert held_in(new) == {}
+        assert again.run()
+
+
+@only_one
+def test_what_is_on_hold_goes_back_and_comes_again(sides: Sides) -> None:
+    old, new = sides
+    move(old, new)
+    for source, target, name in ((new, old, "first"), (old, new, "second")):
+        source.bridge.hold(tag=name)
+        move(source, target)
+        assert f"tag {name}" in held_in(target)
+
+
+@only_one
+def test_a_hash_of_holds_that_another_client_overwrote_stops_no_move(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    old.bridge.hold(func="mail.send")
+    old.client.set("expirebridge:weights", "x")
+    part = new.parts[0]
+    part.client.set(f"{part.database.prefix}:holds", "x")
+    move(old, new)
+    assert held_in(new) == {"func mail.send": ""}
+    assert new.ids(State.PENDING) == {"a"}
+
+
 # Killed
 
 
-KILLED_AFTER = ("pack_batch", "receive_batch", "drop_batch", "begin_arrival", "begin_move")
+KILLED_AFTER = (
+    "begin_arrival", "begin_move", "read_holds_and_weights", "receive_holds_and_weights",
+    "pack_batch", "receive_batch", "drop_batch",
+)  # fmt: skip
 
 
 class Killed(BaseException):
@@ -338,6 +430,7 @@ def test_a_killed_mover_is_started_again(
     made = {f"t{n}" for n in range(30)}
     for id in made:
         old.bridge.make_task("mail.send", [1], HOUR, id=id)
+    old.bridge.hold(func="other.call", reason="down")
     with monkeypatch.context() as patch:
         for side in sides:
             patch.setattr(side.store, "run", dying(side.store, script, before=before))
@@ -345,6 +438,7 @@ def test_a_killed_mover_is_started_again(
             move(old, new)
     # Nowhere can a task be run by both.
     assert not old.ids(State.PENDING) & new.ids(State.PENDING)
+    assert held_in(new) or old.ids(State.PENDING) == made
     # What has arrived runs, and is forgotten: it must not come again.
     ran = set[str]()
     for id in new.ids(State.PENDING):
@@ -357,6 +451,7 @@ def test_a_killed_mover_is_started_again(
     migrator.begin()
     assert migrator.run()
     assert new.ids(State.PENDING) == made - ran
+    assert held_in(new) == {"func other.call": "down"}
 
 
 @only_one

@@ -328,6 +328,7 @@ def carry(url: str, client: redis.Redis) -> None:
             assert (counts.succeeded, counts.failed) == (1, 1)
             assert [task.id for task in moved.list(tag="x").tasks] == ["a"]
             assert moved.list_series().series
+            assert [hold.name for hold in moved.holds()] == ["func other.call"]
     assert client.get("expirebridge:broken:bad") == b"x"
     assert client.zcard("expirebridge:listeners") == 0
 
@@ -346,6 +347,8 @@ def fill(url: str, client: redis.Redis) -> None:
         assert settle(store, Settlement(task.id, "t0", "succeeded")) == [Settled.DONE]
         bridge.make_tasks([{"func": "mail.send", "delay": 60}])
         bridge.schedule("nightly", "mail.send", every="1h")
+        bridge.hold(func="other.call")
+        bridge.weight("sms", "acme", 3)
     client.set("expirebridge:task:bad", "x")
     client.zadd("expirebridge:paused", {"bad": 0, task.id: 0})
     client.zadd("expirebridge:listeners", {"gone": 1})

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from expirebridge.model.task import State
 from expirebridge.store.commands.call import (
@@ -19,6 +19,8 @@ from expirebridge.store.commands.call import (
     script,
 )
 from expirebridge.store.task_records import text
+
+T = TypeVar("T")
 
 SERIES = "series"
 BATCH_TASKS = 200
@@ -70,8 +72,25 @@ def begin_move(target: str) -> Command[list[str]]:
     )  # fmt: skip
 
 
-def _chained(lists: list[list[str]]) -> list[str]:
+def _chained(lists: list[list[T]]) -> list[T]:
     return [one for each in lists for one in each]
+
+
+def read_holds_and_weights() -> Command[list[bytes]]:
+    """Read the holds and weights of all partitions, for `receive_holds_and_weights`."""
+    return script("read_holds_and_weights", read=list, route=Everywhere(_chained))
+
+
+def receive_holds_and_weights(nonce: str, found: Sequence[bytes]) -> Command[None]:
+    """Receive those of another database, once for each move; what is here already stays.
+
+    If two partitions there have the same one, that of the first counts. Raises MoveRefused if the
+    move was ended meanwhile.
+    """
+    return script(
+        "receive_holds_and_weights", nonce, *found,
+        read=lambda _: None, route=Everywhere(lambda _: None),
+    )  # fmt: skip
 
 
 def pack_batch(

@@ -27,7 +27,8 @@ if known[2] ~= ARGV[2] and known[3] then
   return refuse('some tasks of this database are on their way to ' .. known[2] .. ': finish that first')
 end
 note_feature('moving')
-if known[2] ~= ARGV[2] then
+-- A move that was turned round since, or the first one here, is a new one: its holds and weights go along.
+if known[2] ~= ARGV[2] or moving ~= 'to ' .. ARGV[2] and not known[3] then
   redis.call('DEL', own_key('move'))
   -- Each partition counts its own batches.
   known[1] = home .. ARGV[3]

@@ -1,0 +1,20 @@
+-- flags: no-writes
+-- Reads the holds and the weights of tenants as they are stored.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database
+-- returns  for each: 'holds' or 'weights', its field and its value
+
+-- include names
+-- include format
+
+local reply = {}
+for name, key in pairs({ holds = holds_key(), weights = weights_key() }) do
+  local fields = redis.pcall('HGETALL', key)
+  for i = 1, #fields, 2 do
+    reply[#reply + 1] = name
+    reply[#reply + 1] = fields[i]
+    reply[#reply + 1] = fields[i + 1]
+  end
+end
+return reply
