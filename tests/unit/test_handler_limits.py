@@ -206,6 +206,12 @@ def test_handlers_share_a_limit_by_its_name(folder: Path, first: str, second: st
         ("limit=Limit(2, name='sms')", "limit=Limit(3, name='sms')"),
         ("limit=Limit(2, name='sms')", "limit=Limit(2, name='sms', wait=1)"),
         ("limit=Limit(2, name='sms')", "limit=Limit(2, name='sms', per='client')"),
+        ("limit=Limit(2, name='sms')", "limit=Limit(2, name='sms', fair='client')"),
+        ("limit=Limit(1, name='sms')", "limit=Limit(1, name='sms', ordered=True)"),
+        (
+            "limit=Limit(1, name='sms', ordered=True)",
+            "limit=Limit(1, name='sms', ordered=True, on_failed='hold')",
+        ),
         ("limit=Limit(2, name='sms')", "rate=Rate(2, 1, name='sms')"),
         ("rate=Rate(2, 1, name='sms')", "rate=Rate(2, 1, name='sms', burst=2)"),
     ],

@@ -78,6 +78,22 @@ def test_a_name_that_cannot_be_is_refused(name: Any) -> None:
     assert Limit(5, name="aZ_-9" * 20).name
 
 
+@pytest.mark.parametrize("most", [0, 2, MOST])
+def test_tasks_in_order_run_one_at_a_time(most: int) -> None:
+    with pytest.raises(InvalidTask, match=rf"^most={most}: "):
+        Limit(most, ordered=True)
+    assert Limit(1, ordered=True).encode() == b'{"most":1,"ordered":true}'
+
+
+def test_what_is_for_lanes_in_order_only_is_refused_elsewhere() -> None:
+    with pytest.raises(InvalidTask, match=r"^fair='customer': tasks in order take no turns"):
+        Limit(1, ordered=True, fair="customer")
+    with pytest.raises(InvalidTask, match=r"^on_failed='hold': it needs ordered=True$"):
+        Limit(1, on_failed="hold")
+    with pytest.raises(InvalidTask, match=r"^on_failed='stop': write 'next' or 'hold'$"):
+        Limit(1, ordered=True, on_failed="stop")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wait", [0, "0.4ms", -1, "soon", "200000w", True])
 def test_a_wait_that_cannot_be_is_refused(wait: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^wait="):

@@ -32,7 +32,10 @@ local function limits_in_use()
   local used, fields = {}, redis.call('HGETALL', limits_key())
   for i = 1, #fields, 2 do
     if string.sub(fields[i], 1, 2) == 'f ' then
-      for _, limit in ipairs(read_json(limits_key(), fields[i]) or {}) do used[limit[1]] = true end
+      for _, limit in ipairs(read_json(limits_key(), fields[i]) or {}) do
+        -- Another client may have written anything; what this listener declares replaces it.
+        if type(limit) == 'table' and type(limit[1]) == 'string' then used[limit[1]] = true end
+      end
     end
   end
   return used
