@@ -14,7 +14,6 @@ from sqlalchemy import (
     Select,
     case,
     func,
-    literal,
     or_,
     select,
     update,
@@ -25,9 +24,10 @@ from sqlalchemy.pool import NullPool
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.ledger.addresses import identity_of
+from expirebridge.ledger.backlog_query import BacklogQuery
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url
 from expirebridge.ledger.relay_values import REFUSED, RelayProgress
-from expirebridge.ledger.row_pages import RECENT_MS, RowKind, RowPage, read_page
+from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_types import NowMs
@@ -55,7 +55,7 @@ class LedgerFigures:
     oldest: float
     """For how many seconds the oldest new row has waited for the relay; 0 if none waits."""
     refused: int
-    """Rows that were refused within the last day; counted up to 10,000."""
+    """Rows that were refused within the last day, among the 10,000 that failed last."""
     write_back: WriteBackBacklog
     """The pending write-backs of all partitions that answer."""
     progress: Mapping[int, RelayProgress]
@@ -171,7 +171,11 @@ class LedgerInspector:
             todo = _counted(connection, row.todo, self._ours, waits)
             age = select(NowMs() - func.min(row.modified)).where(self._ours, waits)
             oldest = connection.scalar(age)
-            refused = select(func.count()).where(*self._refused())
+            refused = select(func.count()).where(
+                self._ours,
+                row.status == Status.FAILED.value,
+                row.message.like(f"{REFUSED}%"),
+            )
             return LedgerStatus(
                 ledger=self._name,
                 version=VERSION,
@@ -224,7 +228,7 @@ class LedgerInspector:
         with self._reading() as connection:
             to_relay, oldest = connection.execute(self._waiting(SyncState.RELAY)).one()
             to_rebuild, _ = connection.execute(self._waiting(SyncState.REBUILD)).one()
-            refused = connection.scalar(self._count_recently_refused()) or 0
+            refused = connection.scalar(count_refused(self._tables.task, self._name)) or 0
             progress = self._progress(connection)
         return LedgerFigures(
             to_relay=to_relay,
@@ -260,24 +264,10 @@ class LedgerInspector:
         """The number of rows, and the age in ms of the oldest that was never relayed. A changed row
         may have an old `modified`, since an UPDATE by hand need not set it."""
         row = self._tables.task.c
-        some = (
-            select(row.modified, row.stamp)
-            .where(self._ours, row.todo == todo.value)
-            .limit(MOST)
-            .subquery()
-        )
+        backlog = BacklogQuery(self._tables.task, self._name)
+        some = backlog.all(row.modified, row.stamp, todo=todo).limit(MOST).subquery()
         oldest = func.min(case((some.c.stamp == 0, some.c.modified)))
         return select(func.count(), NowMs() - oldest).select_from(some)
-
-    def _refused(self) -> tuple[ColumnElement[bool], ...]:
-        row = self._tables.task.c
-        refused = row.message.like(f"{REFUSED}%")
-        return self._ours, row.status == Status.FAILED.value, refused
-
-    def _count_recently_refused(self) -> Executable:
-        is_recent = self._tables.task.c.modified > NowMs() - RECENT_MS
-        some = select(literal(1)).where(*self._refused(), is_recent).limit(MOST)
-        return select(func.count()).select_from(some.subquery())
 
     def _unrelayed(self) -> tuple[ColumnElement[bool], ...]:
         """The rows whose tasks Redis does not have, or has with another call."""

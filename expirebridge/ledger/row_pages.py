@@ -113,17 +113,24 @@ def _to_carry(task: Table, ledger: str, kind: RowKind) -> Select[Any]:
     return select(first, NowMs().label("now")).order_by(first.c.slot, first.c.status, first.c.id)
 
 
+def count_refused(task: Table, ledger: str) -> Select[Any]:
+    """Count the refused rows that are listed."""
+    return select(func.count()).select_from(_refused(task, ledger).order_by(None).subquery())
+
+
 def _refused(task: Table, ledger: str) -> Select[Any]:
     """Select those of the last day among the last that failed, the latest first."""
     row = task.c
-    # How many failed is limited before anything else is asked: for PostgreSQL its clock is no
-    # constant, so a condition on the time would not end the walk along the index.
+    # As a query of its own, which is made once: for PostgreSQL its clock is no constant, so a bare
+    # condition on the time would not end the walk along the index.
+    day_ago = select(NowMs() - RECENT_MS).scalar_subquery()
     failed = (
         select(task)
         .with_hint(task, _FORCE_INDEX, "mysql")
         .with_hint(task, _FORCE_INDEX, "mariadb")
         .where(
-            row.ledger == ledger, row.status == constant(Status.FAILED), HasEnded(row.status)
+            row.ledger == ledger, row.status == constant(Status.FAILED), HasEnded(row.status),
+            row.modified > day_ago,
         )
         .order_by(row.modified.desc())
         .limit(MOST_LISTED)
@@ -131,7 +138,7 @@ def _refused(task: Table, ledger: str) -> Select[Any]:
     )  # fmt: skip
     return (
         select(failed, NowMs().label("now"))
-        .where(failed.c.message.like(f"{REFUSED}%"), failed.c.modified > NowMs() - RECENT_MS)
+        .where(failed.c.message.like(f"{REFUSED}%"))
         .order_by(failed.c.modified.desc(), failed.c.id)
     )
 

@@ -18,11 +18,13 @@ from expirebridge.checks.finding import Finding, Level
 from expirebridge.checks.work import check_dirty
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
-from expirebridge.ledger import Ledger
+from expirebridge.ledger import Ledger, Tables
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import RowKind
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import VERSION
+from expirebridge.model.row_state import Status, SyncState
 from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.tracing import Tracing
@@ -31,6 +33,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.invoked import app
 from tests.kit.ledgers import LedgerHarness
+from tests.ledger.plans import filled, noted, rows_read
 
 pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
@@ -95,6 +98,27 @@ def test_refused_rows_are_found_for_a_day(harness: LedgerHarness, look: Look) ->
     assert "warning 2 rows were refused within a day; SELECT id" in said(look())
     harness.age("a", "b")
     assert look()[0].level is Level.OK
+
+
+def test_old_failures_cost_nothing(
+    engine: Engine, made: Tables, with_ledger: Settings, look: Look
+) -> None:
+    inspector = LedgerInspector(with_ledger)
+    rows = [
+        {"id": f"t{n}", "func": "a.b", "params": "[1]", "delay_ms": HOUR, "modified": n,
+         "todo": SyncState.NOTHING, "status": Status.FAILED, "message": "refused: x"}
+        for n in range(20_000)
+    ]  # fmt: skip
+    with filled(engine, made.task, rows):
+        with noted(inspector._engine) as queries:
+            assert inspector.figures({}).refused == 0
+        with engine.begin() as connection:
+            read = {query[0]: rows_read(connection, query) for query in queries}
+            some = made.task.c.id.in_(["t7", "t11"])
+            connection.execute(update(made.task).where(some).values(modified=NowMs()))
+        assert "2 rows were refused within a day" in said(look())
+    assert len(queries) == 3
+    assert max(read.values()) < 1000, read
 
 
 @pytest.mark.parametrize(
