@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -229,6 +229,26 @@ async def test_tables_that_do_not_fit_are_reported_and_nothing_is_sent(
     assert caplog.text.count(words) == 2  # by the relay, and by the gate
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(4)
+
+
+async def test_a_second_reason_that_only_people_can_mend_is_logged_too(
+    harness: LedgerHarness, with_ledger: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table is missing; when it is back, it turns out to be that of another Redis."""
+    harness.insert("a", HOUR)
+    harness.settle_down()
+    with ExitStack() as missing:
+        missing.enter_context(renamed(harness.engine))
+        async with listening(with_ledger, Witness(), note=note):
+            await until_logged(lambda: STANDS in caplog.text)
+            with harness.engine.begin() as connection:
+                connection.execute(text("UPDATE elsewhere SET nonce = 'x-elsewhere'"))
+            missing.close()
+            await until_logged(lambda: "another ledger" in caplog.text)
+    said = [one.getMessage() for one in caplog.records]
+    [first, second] = [line.removeprefix(STANDS) for line in said if line.startswith(STANDS)]
+    assert "creates the tables" in first
+    assert second.startswith("Redis belongs to another ledger")
 
 
 @contextmanager

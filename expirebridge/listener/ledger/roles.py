@@ -3,12 +3,19 @@
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable, ServerError
+from expirebridge.errors import (
+    InvalidSetting,
+    LedgerError,
+    LedgerUnreachable,
+    LedgerUnsuitable,
+    ServerError,
+)
 from expirebridge.hooks import Hooks
 from expirebridge.listener.ledger.gate import LedgerGate, Link
 from expirebridge.listener.ledger.row_check import RowCheck
@@ -257,8 +264,8 @@ class RelayLoop(LedgerRole):
             call.cancel()  # its end does not matter when the listener stops
 
     def report(self, error: LedgerError | None) -> None:
-        """Log that the relay stands still, once for each kind of error, and that it goes on."""
-        if error is not None and type(error) is not type(self._error):
+        """Log that the relay stands still, once for each reason, and that it goes on."""
+        if error is not None and _reason_of(error) != _reason_of(self._error):
             logger.error(
                 "the relay of the ledger stands still: %s (reported once)", error,
                 extra=event("relay stopped", error=str(error)),
@@ -266,6 +273,16 @@ class RelayLoop(LedgerRole):
         if self._error is not None and error is None:
             logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
         self._error = error
+
+
+def _reason_of(error: LedgerError | None) -> tuple[type, str]:
+    """What makes a failure another one for the log.
+
+    A ledger that does not fit may not fit in several ways, one behind the other; numbers in the
+    text may change each second. What a driver says of a database may be worded anew each time.
+    """
+    text = re.sub(r"\d+", "", str(error)) if isinstance(error, LedgerUnsuitable) else ""
+    return type(error), text
 
 
 class RetentionLoop:
