@@ -229,8 +229,8 @@ class Clock(MadeCalls):
             url=self.url, ledger_name=name, keep_succeeded=LONGEST, keep_failed=LONGEST
         )
         found = self._stack.enter_context(transactions_of(source))
-        self._stack.enter_context(moved(lambda: time.ahead(self._store)))
         rows = Rows(found, self._store, settings)
+        self._stack.enter_context(moved(rows.ahead))
         if not rows.awaits:
             rows.exchange()
         self._stack.callback(rows.clear)

@@ -23,6 +23,7 @@ from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState, RowBatch
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import adapter_of
 from expirebridge.listener.execution.attempt import Attempt
@@ -34,6 +35,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import producing
 from expirebridge.store.commands.ledger import read_ledger
+from expirebridge.testing import time
 from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
 
@@ -267,6 +269,8 @@ class Rows:
         self._relay_store.noted = set()
         self._source = source
         self._is_open = False
+        self._behind = 0
+        """The ms by which the database's clock is behind that of the server."""
         self.awaits = isinstance(source, AwaitedTransaction)
         """True if the methods of this class are to be called by `run`, in an event loop."""
         self._keep = settings.keep_succeeded
@@ -288,6 +292,9 @@ class Rows:
         """
         with self._source.connect() as connection:
             find(connection, own_tables())
+            here: int = connection.scalar(select(NowMs())) or 0
+        there = self._store.run(time.now()) // 1000 - time.ahead(self._store)
+        self._behind = max(there - here, 0)
         self._is_open = True
         if not commits(self._source):
             return
@@ -331,6 +338,13 @@ class Rows:
                 raise TravelError("something else relays this ledger: is a listener running?")
         if self.undone:
             self.undone -= set(self._relay_store.ask(self.undone))
+
+    def ahead(self) -> int:
+        """The ms from the database's clock to the time to which the test moved.
+
+        If the database's clock were behind, the ticks of series would be due before they are made.
+        """
+        return time.ahead(self._store) + self._behind
 
     def next_tick(self) -> int | None:
         """The ms when the next tick of a series is to be made; None if none is."""

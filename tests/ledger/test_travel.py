@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from expirebridge import InvalidTask, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
-from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables, tables
+from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables, sql_types, tables
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
 from expirebridge.testing.rows import Rows
@@ -467,6 +467,28 @@ def test_a_series_counts_from_the_time_to_which_the_test_moved(
     with within() as session:
         ledger.unschedule(session, "nightly")
     assert clock.travel(until="idle") == []
+
+
+def test_a_database_whose_clock_is_behind_is_not_waited_for(
+    engine: Engine, ledger: Ledger, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialect, looks = engine.dialect.name, list[int | None]()
+    behind = create_engine(engine.url)  # it has compiled nothing yet
+    monkeypatch.setitem(sql_types._NOW, dialect, f"({sql_types._NOW[dialect]} - 5000)")
+    next_tick = Rows.next_tick
+
+    def noting(rows: Rows) -> int | None:
+        looks.append(next_tick(rows))
+        return looks[-1]
+
+    monkeypatch.setattr(Rows, "next_tick", noting)
+    with Clock(handlers=handlers) as clock:
+        clock.use_ledger(behind)
+        with behind.begin() as connection:
+            ledger.schedule(connection, "nightly", "orders.rate", [1], every="1d")
+        assert [one.late < 1 for one in clock.travel("73h", limit=5)] == [True] * 3
+    behind.dispose()
+    assert len(looks) < 100
 
 
 def test_nights_without_a_listener_are_made_up_for_by_one_tick(
