@@ -92,6 +92,24 @@ def test_what_has_no_limit_passes_many_that_are_made_to_wait(
     assert members(client, "pending")[-1] == "d"
 
 
+def test_two_tasks_with_what_the_other_needs_do_not_wait_for_each_other(
+    store: Store, client: redis.Redis
+) -> None:
+    fields = [
+        ("f mail.send", b'[["pace"],["all"]]'),
+        ("l pace", b'{"interval":1000000,"burst":1}'),
+        ("l all", b'{"most":1}'),
+    ]
+    declare(store, fields)
+    make(store, "a", "b")
+    for id, lane in (("a", "pace"), ("b", "all")):
+        client.hset(f"{PREFIX}task:{id}", "slots", lane)
+        client.sadd(f"{PREFIX}lane:{lane}", id)
+        client.zadd(PREFIX + "grants", {id: server_ms(client)})
+    assert taken(store) == ["b"]
+    assert members(client, "queue:all") == ["a"]
+
+
 def test_each_value_has_a_lane_of_its_own(store: Store) -> None:
     declare(store, ONE_EACH)
     make(store, "a", "b", args='["x"]')

@@ -15,15 +15,14 @@
 local parked = 0
 -- At most so many in one script.
 local MOST_PARKED = 100
-local limits_of_functions = {}
 
 -- The limits of a function, or nil.
 local limits_of = uses_limits and function(func)
-  if limits_of_functions[func] == nil then
+  if limits_read['f ' .. func] == nil then
     local list = read_json(limits_key(), 'f ' .. func)
-    limits_of_functions[func] = list and list[1] and list or false
+    limits_read['f ' .. func] = list and list[1] and list or false
   end
-  return limits_of_functions[func] or nil
+  return limits_read['f ' .. func] or nil
 end
 
 -- The value of an argument, for the name of a lane.
@@ -32,16 +31,22 @@ local value_of_argument = uses_limits and function(args, place, parameter, defau
   return json and value_of_lane(json) or type(default) == 'string' and default or ''
 end
 
+local NO_LANES = {}
+
 -- The lanes of a task, in the order in which it takes its slots; and by lane the tenant whose turn it takes.
 local lanes_of = uses_limits and function(limits, record)
-  local lanes, tenants, args = {}, {}, record.args or string.match(record.call, '%?(.*)$') or ''
+  local lanes, tenants, args = {}, NO_LANES, nil
   for i, limit in ipairs(limits) do
-    local name, place, parameter, default = unpack(limit, 1, 4)
-    lanes[i] = name
-    if type(parameter) == 'string' then
-      lanes[i] = name .. '=' .. value_of_argument(args, place, parameter, default)
+    local name, parameter = limit[1], limit[3]
+    if type(parameter) == 'string' or limit[6] then
+      args = args or record.args or string.match(record.call, '%?(.*)$') or ''
     end
-    if limit[6] then tenants[lanes[i]] = value_of_argument(args, unpack(limit, 5, 7)) end
+    if type(parameter) == 'string' then name = name .. '=' .. value_of_argument(args, limit[2], parameter, limit[4]) end
+    lanes[i] = name
+    if limit[6] then
+      if tenants == NO_LANES then tenants = {} end
+      tenants[name] = value_of_argument(args, limit[5], limit[6], limit[7])
+    end
   end
   return lanes, tenants
 end
@@ -69,32 +74,32 @@ local end_tick_before = uses_limits and function(id, keep_failed)
   redis.call('HSET', series_key(series), 'parked', id)
 end
 
--- Puts a task into lanes.
-local add_slots = uses_limits and function(id, lanes)
-  for _, lane in ipairs(lanes) do
-    change_lane('SADD', lane_key(lane), id)
-    touched[lane] = true
-  end
-end
+-- What a claim has decided and not written yet: by lane, the ids that enter it, and the places in its queue; the tasks
+-- that wait from now on; and the ids whose grants are over.
+local decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
 
--- Notes in the record of a task in which lanes it has a slot now, and frees those that it had in others: its limits
--- may have changed since. It has no grant any longer.
-local note_slots = uses_limits and function(id, record, lanes)
-  local slots, is_kept = table.concat(lanes, '\n'), {}
-  for _, lane in ipairs(lanes) do is_kept[lane] = true end
-  if slots ~= '' then
-    if slots ~= record.slots then redis.call('HSET', record_key(id), 'slots', slots) end
-  elseif record.slots then
-    redis.call('HDEL', record_key(id), 'slots')
-  end
-  if not record.slots then return end
-  for lane in string.gmatch(record.slots, '[^\n]+') do
-    if not is_kept[lane] then
-      change_lane('SREM', lane_key(lane), id)
+-- Puts a task into lanes, and takes it out of others in which it had a slot: its limits may have changed since. It has
+-- no grant any longer. Returns these lanes as they are to be written into its record; nil if they are there.
+local change_slots = uses_limits and function(id, record, lanes)
+  local had, former = record.slots, {}
+  for lane in string.gmatch(had or '', '[^\n]+') do former[lane] = true end
+  for _, lane in ipairs(lanes) do
+    append(decided.entering, lane, id)
+    if former[lane] then
+      former[lane] = nil
+    else
+      counted.slots[lane] = count_slots(lane) + 1
       touched[lane] = true
     end
   end
-  redis.call('ZREM', grants_key(), id)
+  for lane in pairs(former) do
+    append(gone.lane, lane, id)
+    counted.slots[lane] = count_slots(lane) - 1
+    touched[lane] = true
+  end
+  if had then append(decided, 'ungranted', id) end
+  local slots = lanes[2] and table.concat(lanes, '\n') or lanes[1] or ''
+  return slots ~= (had or '') and slots or nil
 end
 
 -- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile. Its first due time stays.
@@ -104,33 +109,59 @@ local park = uses_limits and function(id, record, due, lane, kept, tenant)
     local limit = limit_of(each)
     if limit and limit.ordered and each ~= kept[1] then kept = { each, unpack(kept) } end
   end
-  add_slots(id, kept)
   due = string.format('%.0f', due)
-  redis.call('ZADD', state_set('waiting'), due, id)
-  change_lane('ZADD', queue_key(lane), due, id)
-  redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'due', due,
-    'parked', string.format('%.0f', now))
-  if tenant then
-    redis.call('HSET', record_key(id), 'tenant', tenant)
-    join_queue(id, lane, tenant, due)
-  end
-  note_longest(id, lane)
-  note_slots(id, record, kept)
-  redis.call('ZREM', state_set('pending'), id)
+  append(decided, 'waiting', { id, lane, due, tenant, change_slots(id, record, kept) })
+  append(decided.queueing, lane, due, id)
+  counted.queue[lane] = count_queue(lane) + 1
   touched[lane] = true
   parked = parked + 1
+end
+
+-- Writes that; the places of those that run from now on are written afterwards. The destination first, the source last.
+local write_admitted = uses_limits and function()
+  local entering, queueing, waiting, ungranted = decided.entering, decided.queueing, decided.waiting, decided.ungranted
+  decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
+  for lane, ids in pairs(entering) do change_lane('SADD', lane_key(lane), unpack(ids)) end
+  if ungranted[1] then redis.call('ZREM', grants_key(), unpack(ungranted)) end
+  if not waiting[1] then return end
+  local ids, places, parked_at = {}, {}, string.format('%.0f', now)
+  for i, task in ipairs(waiting) do ids[i], places[2 * i - 1], places[2 * i] = task[1], task[3], task[1] end
+  redis.call('ZADD', state_set('waiting'), unpack(places))
+  for lane, those in pairs(queueing) do
+    change_lane('ZADD', queue_key(lane), unpack(those))
+    note_longest(lane, those)
+  end
+  for _, task in ipairs(waiting) do
+    local id, lane, due, tenant, slots = unpack(task, 1, 5)
+    local fields = { 'state', 'waiting', 'queue', lane, 'due', due, 'parked', parked_at }
+    if tenant then
+      fields[9], fields[10] = 'tenant', tenant
+      join_queue(id, lane, tenant, due)
+    end
+    if slots == '' then
+      redis.call('HDEL', record_key(id), 'slots')
+    elseif slots then
+      fields[#fields + 1], fields[#fields + 2] = 'slots', slots
+    end
+    redis.call('HSET', record_key(id), unpack(fields))
+  end
+  redis.call('ZREM', state_set('pending'), unpack(ids))
 end
 
 -- Looks for a slot in each lane of a due task, in order. Returns the lane in which it is to wait, or nil; and the lanes
 -- before that in which it has, or can have, a slot; and the rates of which it takes a start.
 local find_slots = uses_limits and function(lanes, record)
-  local has, taken, rates = {}, {}, {}
-  for lane in string.gmatch(record.slots or '', '[^\n]+') do has[lane] = true end
+  local has, taken, rates = NO_LANES, {}, NO_LANES
+  if record.slots then
+    has = {}
+    for lane in string.gmatch(record.slots, '[^\n]+') do has[lane] = true end
+  end
   for _, lane in ipairs(lanes) do
     local limit = limit_of(lane)
     if limit and tonumber(limit.interval) then
       local is_turn = has[lane] or count_slots(lane) == 0 and count_queue(lane) == 0
       if not is_turn or next_start(lane, limit, 0) > now_us then return lane, taken, rates end
+      if rates == NO_LANES then rates = {} end
       rates[#rates + 1] = lane
     elseif limit then
       if not has[lane] and (count_slots(lane) >= (tonumber(limit.most) or 0) or count_queue(lane) > 0) then
@@ -142,15 +173,12 @@ local find_slots = uses_limits and function(lanes, record)
   return nil, taken, rates
 end
 
--- Charges a start to a rate.
-local charge = uses_limits and function(lane)
-  local limit = limit_of(lane)
-  change_lane('ZADD', rates_key(), string.format('%.0f', arrival_of(lane, limit) + limit.interval), lane)
-end
-
--- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next.
+-- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
+-- `change_slots` does.
 local enter_lanes = uses_limits and function(id, record, taken, rates)
-  for _, lane in ipairs(rates) do charge(lane) end
-  add_slots(id, taken)
-  note_slots(id, record, taken)
+  for _, lane in ipairs(rates) do
+    local arrival = arrival_of(lane, limit_of(lane)) + limit_of(lane).interval
+    change_lane('ZADD', rates_key(), string.format('%.0f', arrival), lane)
+  end
+  return change_slots(id, record, taken)
 end

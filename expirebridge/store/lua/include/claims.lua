@@ -88,6 +88,7 @@ end
 
 -- Writes the taken tasks, the destination first and the source last, as `move` does for one.
 local function write_taken()
+  if uses_limits then write_admitted() end
   if not taken[1] then return end
   local ids, keys, places = {}, {}, {}
   local lease_ends, started = string.format('%.0f', now + lease), string.format('%.0f', now)
@@ -98,17 +99,23 @@ local function write_taken()
   if not none_has_timer then redis.call('DEL', unpack(keys)) end
   redis.call('ZADD', state_set('running'), unpack(places))
   for _, task in ipairs(taken) do
-    redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
-      'due', task[4], 'started', started)
+    local id, _, attempt, due, slots = unpack(task, 1, 5)
+    local fields = { 'state', 'running', 'token', token, 'attempt', attempt, 'due', due, 'started', started }
+    if slots == '' then
+      redis.call('HDEL', record_key(id), 'slots')
+    elseif slots then
+      fields[11], fields[12] = 'slots', slots
+    end
+    redis.call('HSET', record_key(id), unpack(fields))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
   taken = {}
 end
 
-local function take_task(id, record, values, due)
+local function take_task(id, record, values, due, slots)
   local attempt = record.attempt and string.format('%.0f', (tonumber(record.attempt) or 0) + 1) or '1'
   due = string.format('%.0f', due)
-  taken[#taken + 1] = { id, trigger_key(id, record), attempt, due }
+  taken[#taken + 1] = { id, trigger_key(id, record), attempt, due, slots }
   add_to_reply(id, record, values, due, attempt)
 end
 
@@ -118,7 +125,6 @@ local function share_of(due, running, among) return math.ceil((due + running) / 
 
 local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE end
 
-local NO_LANES = {}
 -- False while a part of what is due is looked at that does not begin with the first; and the tasks that were left then.
 local from_front, skipped = true, 0
 
@@ -140,7 +146,10 @@ local has_slots = uses_limits and function(id, record, due)
     tenant = tenants[lane]
   end
   if not lane then return taken, rates end
-  if record.tick then end_tick_before(id, keep_failed) end
+  if record.tick then
+    write_admitted()
+    end_tick_before(id, keep_failed)
+  end
   park(id, record, due, lane, taken, tenant)
   return nil
 end
@@ -174,7 +183,8 @@ local function take_if_due(id, due)
   local slots, rates = NO_LANES, NO_LANES
   if uses_limits then
     -- Of one that was granted a slot, the first due time is in its record.
-    if record.slots and redis.call('ZSCORE', grants_key(), id) then due = math.min(tonumber(record.due) or due, due) end
+    local first_due = record.slots and tonumber(record.due) or due
+    if first_due < due and redis.call('ZSCORE', grants_key(), id) then due = first_due end
     if record.waited and tonumber(record.due) ~= due then values[WAITED] = forget_waited(id, record) end
     slots, rates = has_slots(id, record, due)
     if not slots then return end
@@ -185,8 +195,9 @@ local function take_if_due(id, due)
     return
   end
   if record.tick and not begin_tick(id, record, due, keep_failed, taken) then return end
-  if slots[1] or rates[1] or record.slots then enter_lanes(id, record, slots, rates) end
-  take_task(id, record, values, due)
+  local changed
+  if slots[1] or rates[1] or record.slots then changed = enter_lanes(id, record, slots, rates) end
+  take_task(id, record, values, due, changed)
   alone = poison
   if poison then reply[3] = ALONE end
 end

@@ -21,54 +21,98 @@ local take_turn = uses_limits and function(lane, tenant)
   redis.call('ZINCRBY', turns_key(lane), string.format('%.17g', share), tenant)
 end
 
--- The id that is next in a lane, or nil.
-local first_in_line = uses_limits and function(lane)
-  local tenant = redis.call('ZRANGE', turns_key(lane), 0, 0)[1]
+-- How many heads of a queue are read at once.
+local HEADS = 10
+
+-- Writes who was given a slot, the destination first and the source last.
+local write_grants = uses_limits and function(lane, given)
+  local ids = given.ids
+  if not ids[1] then return end
+  if not is_hold(lane) then
+    change_lane('SADD', lane_key(lane), unpack(ids))
+    redis.call('ZADD', grants_key(), unpack(given.granted))
+  end
+  redis.call('ZADD', state_set('pending'), unpack(given.due))
+  for _, id in ipairs(ids) do redis.call('HDEL', record_key(id), 'state', 'queue', 'parked') end
+  redis.call('ZREM', state_set('waiting'), unpack(ids))
+  leave_queue(lane, ids)
+  given.ids, given.due, given.granted = {}, {}, {}
+end
+
+-- The id that is next in a lane, behind those that were given a slot; or nil. Second, its tenant, if the lane is fair.
+local next_in_line = uses_limits and function(lane, given)
+  local tenant = given.by_turn and redis.call('ZRANGE', turns_key(lane), 0, 0)[1]
   while tenant do
     local id = redis.call('ZRANGE', tenant_key(lane, tenant), 0, 0)[1]
-    if id then return id end
+    if id then return id, tenant end
     redis.call('ZREM', turns_key(lane), tenant)
     tenant = redis.call('ZRANGE', turns_key(lane), 0, 0)[1]
   end
-  return redis.call('ZRANGE', queue_key(lane), 0, 0)[1]
+  if given.by_turn then
+    -- Those that have no tenant came before the limit was fair.
+    given.by_turn = false
+    write_grants(lane, given)
+  end
+  if not given.heads[1] then
+    local from = #given.ids
+    given.heads = redis.call('ZRANGE', queue_key(lane), from, from + HEADS - 1)
+  end
+  return table.remove(given.heads, 1)
 end
 
--- Gives the first of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
+-- Gives the next of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
 -- claimed; for a rate, with the time of its start. False if it does not wait there.
-local grant = uses_limits and function(lane, id, opening)
-  local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited', 'tenant')
-  if known.err or known[1] ~= 'waiting' or known[2] ~= lane then
+local grant = uses_limits and function(lane, id, tenant, given, opening)
+  local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited')
+  local waits = not known.err and known[1] == 'waiting' and known[2] == lane
+  if tenant then
+    if waits then take_turn(lane, tenant) end
+    leave_tenant(lane, tenant, id)
+  end
+  if not waits then
     redis.call('ZREM', queue_key(lane), id)
     return false
   end
-  if known[7] then take_turn(lane, known[7]) end
   local due = math.max(tonumber(known[4]) or now, opening > now and opening or 0)
   local waited = (tonumber(known[6]) or 0) + math.max(opening - (tonumber(known[5]) or now), 0)
-  redis.call('HSET', record_key(id), 'waited', string.format('%.0f', waited))
-  if not is_hold(lane) then
-    redis.call('HSET', record_key(id), 'slots', known[3] and known[3] .. '\n' .. lane or lane)
-    change_lane('SADD', lane_key(lane), id)
-    redis.call('ZADD', grants_key(), opening, id)
-  end
-  redis.call('ZADD', state_set('pending'), due, id)
+  local fields = { 'waited', string.format('%.0f', waited) }
+  if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end
+  redis.call('HSET', record_key(id), unpack(fields))
+  append(given, 'ids', id)
+  append(given, 'due', due, id)
+  append(given, 'granted', opening, id)
   soonest = math.min(soonest, due)
-  redis.call('HDEL', record_key(id), 'state', 'queue', 'parked')
-  redis.call('ZREM', state_set('waiting'), id)
-  leave_queue(id, lane, known[7])
   return true
 end
 
 -- How many this script gave.
 local served = 0
 
+-- Gives the free slots of a lane to the first who wait for them.
+local serve_lane = uses_limits and function(lane)
+  if count_queue(lane) == 0 then return end
+  -- Those that were given a slot and are not written yet: `ids`; their due times and the times of their grants, each
+  -- followed by the id; and the next `heads` of the queue.
+  local given = { ids = {}, due = {}, granted = {}, heads = {}, by_turn = redis.call('EXISTS', turns_key(lane)) == 1 }
+  while served < SERVED_AT_ONCE and count_queue(lane) > 0 do
+    local opening = opening_of(lane)
+    if not opening then break end
+    local id, tenant = next_in_line(lane, given)
+    if not id then break end
+    counted.queue[lane] = count_queue(lane) - 1
+    if grant(lane, id, tenant, given, opening) then
+      served = served + 1
+      if not is_hold(lane) then counted.slots[lane] = count_slots(lane) + 1 end
+    end
+  end
+  write_grants(lane, given)
+end
+
 -- Gives the slots that this script has freed to the first who wait for them.
 local serve_freed = uses_limits and function()
+  write_leaving()
   for lane in pairs(touched) do
-    while served < SERVED_AT_ONCE do
-      local opening = count_queue(lane) > 0 and opening_of(lane)
-      if not opening then break end
-      if grant(lane, first_in_line(lane), opening) then served = served + 1 end
-    end
+    serve_lane(lane)
     local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and held_key() or lanes_key()
     if load > 0 then
       change_lane('ZADD', set, load, lane)

@@ -19,7 +19,7 @@ local is_hurried = false
 -- Takes the last of its slots from a task.
 local drop_last_slot = uses_limits and function(id, slots, lane)
   local rest = string.match(slots, '^(.*)\n[^\n]+$')
-  change_lane('SREM', lane_key(lane), id)
+  append(gone.lane, lane, id)
   if rest then
     redis.call('HSET', record_key(id), 'slots', rest)
   else
@@ -42,9 +42,10 @@ local take_back = uses_limits and function(id)
   local due = tonumber(known[3]) or now
   redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
   change_lane('ZADD', queue_key(lane), now, id)
+  counted.queue[lane] = nil
   redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'parked', now, 'error', NOT_TAKEN)
   if limit.fair then join_queue(id, lane, known[4], now) end
-  note_longest(id, lane)
+  note_longest(lane, { now, id })
   drop_last_slot(id, known[1], lane)
   redis.call('ZREM', state_set('pending'), id)
 end
@@ -52,11 +53,10 @@ end
 local fail_waiting = uses_limits and function(id, keep_failed)
   redis.call('ZREM', waits_key(), id)
   local record = read(id, { 'queue' })
-  if not record or record.state ~= 'waiting' then return end
-  local limit = limit_of(record.queue or '')
-  local seconds = limit and string.format('%.14g', (tonumber(limit.wait) or 0) / 1000) or '?'
+  local longest = record and record.state == 'waiting' and record.queue and longest_in(record.queue)
+  if not longest then return end
   finish(id, record, 'failed', keep_failed, 'error',
-    'waited longer than ' .. seconds .. ' s for a slot of ' .. (record.queue or '?'))
+    'waited longer than ' .. string.format('%.14g', longest / 1000) .. ' s for a slot of ' .. record.queue)
 end
 
 -- Brings forward the starts that were granted before a rate was raised.
@@ -81,7 +81,7 @@ local mend_lane = uses_limits and function(lane, load)
     if has then
       bring_forward(lane, id)
     else
-      redis.call('SREM', lane_key(lane), id)
+      append(gone.lane, lane, id)
       touched[lane] = true
       mended = mended + 1
     end
@@ -113,6 +113,7 @@ local mend_lanes = uses_limits and function(lease, keep_failed)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', waits_key(), '-inf', now, 'LIMIT', 0, 100)) do
     fail_waiting(id, keep_failed)
   end
+  write_leaving()
   redis.call('ZREMRANGEBYSCORE', rates_key(), '-inf', now_us)
   -- Any of them: those that stay on hold must not keep others from their turn.
   for _, lane in ipairs(change_lane('ZRANDMEMBER', held_key(), HOLDS_AT_ONCE)) do

@@ -10,8 +10,9 @@
 -- A slot is written before a task's new place, and removed after it: a script that is interrupted leaves one slot too
 -- many, never one too few.
 
--- The lanes that this script has changed: `serve_freed` looks at them in the end.
-local touched = {}
+-- The lanes that this script has changed: `serve_freed` looks at them in the end. And by lane, the ids that have left
+-- it, or its queue, and are removed then.
+local touched, gone = {}, { lane = {}, queue = {} }
 
 -- A limit may be fair: then those that wait are in a queue for each tenant, too, and the tenants take turns. The sorted
 -- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '', and of
@@ -36,11 +37,21 @@ local leave_tenant = uses_limits and function(lane, tenant, id)
   if start then redis.call('ZADD', shares_key(lane), start, tenant) end
 end
 
--- Takes a task out of the queue in which it waits.
-local leave_queue = uses_limits and function(id, lane, tenant)
-  change_lane('ZREM', queue_key(lane), id)
-  redis.call('ZREM', waits_key(), id)
-  if tenant then leave_tenant(lane, tenant, id) end
+-- Takes tasks out of the queue of a lane.
+local leave_queue = uses_limits and function(lane, ids)
+  change_lane('ZREM', queue_key(lane), unpack(ids))
+  redis.call('ZREM', waits_key(), unpack(ids))
+  counted.queue[lane] = nil
+end
+
+-- Removes from lanes what has left them.
+local write_leaving = uses_limits and function()
+  for lane, ids in pairs(gone.lane) do
+    change_lane('SREM', lane_key(lane), unpack(ids))
+    counted.slots[lane] = nil
+  end
+  for lane, ids in pairs(gone.queue) do leave_queue(lane, ids) end
+  gone = { lane = {}, queue = {} }
 end
 
 -- Which slots a task keeps that stops running, or being due: `ordered` those in ordered lanes, if it has begun;
@@ -49,6 +60,18 @@ local KEEPS = uses_limits and {
   ordered = function(limit, started) return limit.ordered and started end,
   blocking = function(limit) return limit.blocks end,
 }
+
+-- Takes tasks that have run out of all lanes. Each is an id, and third the lanes that its record names, or nil.
+local free_slots = uses_limits and function(tasks)
+  for _, task in ipairs(tasks) do
+    local id, _, slots = unpack(task, 1, 3)
+    for lane in string.gmatch(slots or '', '[^\n]+') do
+      append(gone.lane, lane, id)
+      touched[lane] = true
+    end
+    if slots then redis.call('HDEL', record_key(id), 'slots', 'tenant') end
+  end
+end
 
 -- Takes a task out of all lanes, but for those that it keeps. This is called for each change of a task's place, after
 -- the new place was written, and before its record is deleted.
@@ -60,20 +83,21 @@ local leave_lanes = uses_limits and function(id, kept)
     if kept and KEEPS[kept](limit_of(lane) or {}, known[3]) then
       rest[#rest + 1] = lane
     else
-      change_lane('SREM', lane_key(lane), id)
+      append(gone.lane, lane, id)
     end
     touched[lane] = true
   end
   if known[1] then redis.call('ZREM', grants_key(), id) end
   if known[2] then
-    leave_queue(id, known[2], known[4])
+    append(gone.queue, known[2], id)
+    if known[4] then leave_tenant(known[2], known[4], id) end
     touched[known[2]] = true
   end
   redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant')
   if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
 end
 
-local has_slot = uses_limits and function(id) return uses_limits and redis.call('HEXISTS', record_key(id), 'slots') == 1 end
+local has_slot = uses_limits and function(id) return redis.call('HEXISTS', record_key(id), 'slots') == 1 end
 
 -- A task that is due again at once keeps its slots, as if they had just been granted.
 local keep_slots = uses_limits and function(id)

@@ -19,24 +19,32 @@ local read_json = uses_limits and function(key, field)
   return well and type(value) == 'table' and value or nil
 end
 
+-- The limits of lanes, and of functions (`f <function>`), that were read; false if there is none.
 local limits_read = {}
 
 -- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost has no slot at all, until
 -- it is declared again.
 local limit_of = uses_limits and function(lane)
-  local name = string.match(lane, '^[^=]*')
-  if limits_read[name] == nil then
-    local limit = read_json(limits_key(), 'l ' .. name) or { most = 0 }
-    limits_read[name] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
+  if limits_read[lane] == nil then
+    local limit = read_json(limits_key(), 'l ' .. string.match(lane, '^[^=]*')) or { most = 0 }
+    limits_read[lane] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
   end
-  return limits_read[name] or nil
+  return limits_read[lane] or nil
 end
 
--- Notes when a task that waits in a lane from now on has waited too long.
-local note_longest = uses_limits and function(id, lane)
+-- The ms after which a task has waited too long in a lane, or nil.
+local longest_in = uses_limits and function(lane)
   local limit = limit_of(lane)
-  local longest = limit and tonumber(limit.wait)
-  if longest then redis.call('ZADD', waits_key(), now + longest, id) end
+  return limit and tonumber(limit.wait)
+end
+
+-- Notes when tasks that wait in a lane from now on have waited too long. Each follows its place in the queue.
+local note_longest = uses_limits and function(lane, places)
+  local longest = longest_in(lane)
+  if not longest then return end
+  local times = {}
+  for i = 2, #places, 2 do times[i - 1], times[i] = now + longest, places[i] end
+  redis.call('ZADD', waits_key(), unpack(times))
 end
 
 -- The ms ahead for which starts of a rate are granted.
@@ -53,9 +61,29 @@ local change_lane = uses_limits and function(command, key, ...)
   return result
 end
 
--- Number of ids with a slot in a lane, and of those that wait in it.
-local count_slots = uses_limits and function(lane) return change_lane('SCARD', lane_key(lane)) end
-local count_queue = uses_limits and function(lane) return change_lane('ZCARD', queue_key(lane)) end
+-- Number of ids with a slot in a lane, and of those that wait in it. A script counts once, and adds to these numbers
+-- what it decides: it is written later, since one command for many costs far less than one for each.
+local counted = { slots = {}, queue = {} }
+local count_slots = uses_limits and function(lane)
+  counted.slots[lane] = counted.slots[lane] or change_lane('SCARD', lane_key(lane))
+  return counted.slots[lane]
+end
+local count_queue = uses_limits and function(lane)
+  counted.queue[lane] = counted.queue[lane] or change_lane('ZCARD', queue_key(lane))
+  return counted.queue[lane]
+end
+
+-- Adds one value, or two, to one of the lists of a table.
+local function append(lists, name, value, second)
+  local list = lists[name]
+  if list then
+    list[#list + 1] = value
+  else
+    list = { value }
+    lists[name] = list
+  end
+  if second then list[#list + 1] = second end
+end
 
 local burst_of = uses_limits and function(limit) return math.max(tonumber(limit.burst) or 1, 1) end
 

@@ -41,7 +41,7 @@ local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), 
 local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
 local FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
   'error', 'lapses', 'unfit' }
-if uses_limits then FIELDS[#FIELDS + 1] = 'waited' end
+if uses_limits then FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2] = 'waited', 'slots' end
 
 local function wait_again(id, record, how, due, text, counted)
   if uses_limits and how ~= 'released' then leave_lanes(id, 'ordered') end
@@ -78,9 +78,7 @@ local function write_succeeded()
     end
   end
   redis.call('ZREM', state_set('running'), unpack(ids))
-  if uses_limits then
-    for _, id in ipairs(ids) do leave_lanes(id) end
-  end
+  if uses_limits then free_slots(succeeded) end
 end
 
 local OUTCOMES = {
@@ -90,7 +88,7 @@ local OUTCOMES = {
     end
     if record.ledger then return finish(id, record, 'succeeded', keep_succeeded, 'result', text) end
     if string.find(id, '@', 1, true) then note_end_of_tick(id, 'succeeded') end
-    succeeded[#succeeded + 1] = { id, text }
+    succeeded[#succeeded + 1] = { id, text, record.slots }
   end,
   failed = function(id, record, _, text)
     finish(id, record, 'failed', keep_failed, 'error', text)
