@@ -41,15 +41,22 @@ def hold(
 def release(
     func: Func = None,
     tag: Tag = None,
+    spread: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Each is due at a time of its own, over so long: 10m. Else at once.",
+        ),
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """End a hold: its tasks are due, the first first.
 
-    Example: expirebridge release --tag customer-9
+    Example: expirebridge release --tag customer-9 --spread 10m
     """
     with Bridge(url) as bridge:
-        was_there = bridge.release(func=func, tag=tag)
+        was_there = bridge.release(func=func, tag=tag, spread=spread)
     if as_json:
         print_json(
             {"func": func, "tag": tag, "outcome": "released" if was_there else "not on hold"}

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
-from expirebridge.model.durations import check_aware
+from expirebridge.model.durations import Duration, check_aware, seconds_of
 from expirebridge.model.hold import Hold
 from expirebridge.model.task import to_ms
 from expirebridge.producer.base import OperationGroup
@@ -51,17 +51,25 @@ class HoldingOperations(OperationGroup):
         if not well and until is not None:
             raise InvalidTask(f"until={until.isoformat()}: this time has passed")
 
-    def release(self, *, func: Named | None = None, tag: str | None = None) -> Steps[bool]:
+    def release(
+        self,
+        *,
+        func: Named | None = None,
+        tag: str | None = None,
+        spread: Duration | None = None,
+    ) -> Steps[bool]:
         """End the hold of a function or a tag; return False if there was none.
 
         Its tasks are due, the first first: 100 at once, the others as fast as listeners let them
-        go. A task with another hold waits for the end of that one. Raises InvalidTask for a name or
-        a tag that cannot be.
+        go. With `spread`, a time, each is due at one of its own, evenly over that time from now on,
+        as if it had been rescheduled. A task with another hold waits for the end of that one.
+        Raises InvalidTask for a name or a tag that cannot be, and for a `spread` that is no time.
         """
         name = self._name_of(func, tag)
+        over = 0.0 if spread is None else seconds_of(spread, name="spread")
         # Asked before, so that a release that is sent again has the same answer.
         was_there = any(one.name == name for one in (yield from holds.list_holds()))
-        yield from holds.release_hold(name)
+        yield from holds.release_hold(name, spread=over)
         return was_there
 
     def holds(self) -> Command[list[Hold]]:

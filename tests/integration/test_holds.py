@@ -74,6 +74,57 @@ async def test_a_function_on_hold_does_not_start_and_goes_on_in_order_when_relea
     assert taken(store) == ["a", "b"]
 
 
+async def test_what_is_released_over_a_time_is_due_one_after_the_other(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, *(f"t{number:03}" for number in range(250)))
+    await ask("hold", func="mail.send")
+    while store.run(claiming.claim("token", Settings(), places=100, idle=False)).parked:
+        pass
+    before = server_ms(client)
+    assert await ask("release", func="mail.send", spread="250s") is True
+    while sweep(store):
+        pass
+    after = server_ms(client)
+    assert client.zcard("expirebridge:waiting") == 0
+    due = [client.zscore("expirebridge:pending", f"t{number:03}") or 0 for number in range(250)]
+    first = due[1] - 1000
+    assert due[0] < before <= first <= after
+    assert due[1:] == [first + 1000 * number for number in range(1, 250)]
+    assert taken(store) == ["t000"]
+    # Each of the others has a timer, which can be read and put off.
+    ends = client.pttl("t249:?mail.send?[]") + server_ms(client)
+    assert ends == pytest.approx(first + 249_000, abs=5000)
+    assert client.hget("expirebridge:limits", "p hold func mail.send") is None
+    # They can be held again.
+    await ask("hold", func="mail.send")
+    assert client.zcard("expirebridge:pending") == 249
+
+
+async def test_a_hold_or_a_release_ends_a_release_over_a_time(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, *(f"t{number:03}" for number in range(150)))
+    await ask("hold", func="mail.send")
+    while store.run(claiming.claim("token", Settings(), places=100, idle=False)).parked:
+        pass
+    await ask("release", func="mail.send", spread="1h")
+    assert client.zcard("expirebridge:waiting") == 50
+    await ask("hold", func="mail.send")
+    assert not sweep(store)
+    assert client.zcard("expirebridge:waiting") == 50
+    await ask("release", func="mail.send")
+    assert client.zcard("expirebridge:waiting") == 0
+    assert len(taken(store)) >= 50
+
+
+async def test_a_spread_that_is_no_time_is_refused(ask: Ask) -> None:
+    await ask("hold", func="mail.send")
+    with pytest.raises(InvalidTask, match="spread="):
+        await ask("release", func="mail.send", spread="soon")
+    assert len(await ask("holds")) == 1
+
+
 async def test_a_tag_on_hold(ask: Ask, store: Store) -> None:
     make(store, "a", fields={"tags": "customer-9 x"})
     make(store, "b", fields={"tags": "customer-90"})

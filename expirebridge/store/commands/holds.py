@@ -21,9 +21,14 @@ def put_hold(name: str, *, until: int | None, reason: str, by: str) -> Command[b
     return script("hold", name, value, read=bool, route=Everywhere(all))
 
 
-def release_hold(name: str) -> Command[None]:
-    """Remove a hold from each partition, and let go the first tasks that it held."""
-    return script("release", name, read=lambda _: None, route=Everywhere(lambda _: None))
+def release_hold(name: str, *, spread: float = 0.0) -> Command[None]:
+    """Remove a hold from each partition, and let go the first tasks that it held.
+
+    Each is due at a time of its own, over so many seconds.
+    """
+    return script(
+        "release", name, round(spread * 1000), read=lambda _: None, route=Everywhere(lambda _: None)
+    )
 
 
 def list_holds() -> Command[list[Hold]]:

@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- include records
 -- include state_sets
 -- include lanes
 -- include limits
@@ -32,6 +33,8 @@ local write_grants = uses_limits and function(lane, given)
     change_lane('SADD', lane_key(lane), unpack(ids))
     redis.call('ZADD', grants_key(), unpack(given.granted))
   end
+  local pace = counted.pace[lane]
+  if pace then redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
   redis.call('ZADD', state_set('pending'), unpack(given.due))
   for _, id in ipairs(ids) do redis.call('HDEL', record_key(id), 'state', 'queue', 'parked') end
   redis.call('ZREM', state_set('waiting'), unpack(ids))
@@ -75,7 +78,12 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
   end
   local due = math.max(tonumber(known[4]) or now, opening > now and opening or 0)
   local waited = (tonumber(known[6]) or 0) + math.max(opening - (tonumber(known[5]) or now), 0)
-  local fields = { 'waited', string.format('%.0f', waited) }
+  local fields, pace = { 'waited', string.format('%.0f', waited) }, counted.pace[lane]
+  if pace then
+    -- A due time of its own, with a timer, as if it had been rescheduled.
+    if due > now then set_timer(id, read(id), due) end
+    pace.at = pace.at + pace.each
+  end
   if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end
   redis.call('HSET', record_key(id), unpack(fields))
   append(given, 'ids', id)
@@ -119,6 +127,7 @@ local serve_freed = uses_limits and function()
     else
       change_lane('ZREM', set, lane)
       redis.call('DEL', shares_key(lane))
+      if is_hold(lane) then redis.call('HDEL', limits_key(), 'p ' .. lane) end
     end
   end
   touched = {}

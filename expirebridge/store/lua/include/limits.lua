@@ -10,6 +10,8 @@
 --   l <limit>      {"most": 5, "wait": 300000}, or a rate {"interval": 600000, "burst": 20}: ms, microseconds;
 --                  {} if no handler has it any longer. "ordered": true, "blocks": true (one that failed keeps its
 --                  slot), "fair": true
+--   p <hold>       while what a hold kept back is let go over a time: the ms at which the next is due, and the ms
+--                  between two
 --   cursor         how far the sweeps have gone over the lanes, `changed` is there until they have seen all of a change
 --   d <word>       there if the declaration with this fingerprint was written
 local read_json = uses_limits and function(key, field)
@@ -63,7 +65,7 @@ end
 
 -- Number of ids with a slot in a lane, and of those that wait in it. A script counts once, and adds to these numbers
 -- what it decides: it is written later, since one command for many costs far less than one for each.
-local counted = { slots = {}, queue = {} }
+local counted = { slots = {}, queue = {}, pace = {} }
 local count_slots = uses_limits and function(lane)
   counted.slots[lane] = counted.slots[lane] or change_lane('SCARD', lane_key(lane))
   return counted.slots[lane]
@@ -108,7 +110,15 @@ end
 -- The ms from which the next task may have a slot in a lane; nil if there is none.
 local opening_of = uses_limits and function(lane)
   if is_hold(lane) then
-    return not is_held(string.sub(lane, #HOLD + 1)) and now or nil
+    if is_held(string.sub(lane, #HOLD + 1)) then return nil end
+    local pace = counted.pace[lane]
+    if pace == nil then
+      local text = redis.pcall('HGET', limits_key(), 'p ' .. lane)
+      local at, each = string.match(type(text) == 'string' and text or '', '^(%S+) (%S+)$')
+      pace = tonumber(at) and tonumber(each) and { at = tonumber(at), each = tonumber(each) } or false
+      counted.pace[lane] = pace
+    end
+    return pace and math.max(math.floor(pace.at), now) or now
   end
   local limit = limit_of(lane)
   if not limit then return now end

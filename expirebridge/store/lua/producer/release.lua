@@ -2,7 +2,7 @@
 -- Ends a hold, and lets go the first tasks that it held; sweeps let go the others.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 `func <name>` or `tag <tag>`
+-- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 ms over which the tasks are let go, 0 for at once
 -- returns  nil
 
 -- include names
@@ -10,9 +10,16 @@
 -- include doorbell
 -- include holds
 -- include lanes
+-- include clock
+-- include limits
 
 ring_after(function()
+  local lane, spread = HOLD .. ARGV[2], tonumber(ARGV[3])
   redis.pcall('HDEL', holds_key(), ARGV[2])
-  touched[HOLD .. ARGV[2]] = true
+  redis.pcall('HDEL', limits_key(), 'p ' .. lane)
+  if uses_limits and spread > 0 and count_queue(lane) > 0 then
+    redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.0f %.3f', now, spread / count_queue(lane)))
+  end
+  touched[lane] = true
 end)
 return false
