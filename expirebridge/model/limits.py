@@ -36,7 +36,7 @@ class Limit:
     With `ordered`, which needs `most=1`, the tasks of a lane run one after the other by their due
     time, then id: the next one begins when one has ended for good, after its retries. If it fails,
     the next one begins, or with `on_failed="hold"` none, until the failed one is run again with
-    success, or `expirebridge limits pass` lets the others go on.
+    success, or `expirebridge let-pass` lets the others go on.
     """
 
     most: int

@@ -484,6 +484,26 @@ def test_a_tenant_s_slot_that_nobody_took_waits_for_its_turn_again(
     assert run_all(store, 2) == ["y1", "x2"]
 
 
+def test_a_fair_slot_that_nobody_took_is_given_up_and_the_other_kept_as_a_grant(
+    store: Store, client: redis.Redis
+) -> None:
+    fields = [
+        ("f mail.send", b'[["each",0,"to",null],["all",null,null,null,0,"to",null]]'),
+        ("l each", b'{"most":1}'),
+        ("l all", b'{"most":1,"fair":true}'),
+    ]
+    declare(store, fields)
+    make(store, "a", "b", args='["x"]')
+    taken(store)
+    end(store, "a", outcome="released")
+    assert (holders(client, "each=x"), holders(client, "all")) == (["a"], ["a"])
+    client.zadd(PREFIX + "grants", {"a": 0})
+    store.run(reconciling.sweep(Settings()))
+    assert (holders(client, "each=x"), holders(client, "all")) == (["a"], [])
+    assert members(client, "grants") == ["a"]
+    assert run_all(store, 2) == ["a", "b"]
+
+
 def test_a_lost_meta_loses_no_slots(store: Store, client: redis.Redis) -> None:
     declare(store, TWO_IN_ALL)
     make(store, "a", "b", "c")

@@ -73,7 +73,8 @@ async def other() -> None: ...
     "stored",
     [
         '{"interval": 0}', '{"interval": -5}', '{"interval": -1e400}', '{"interval": "x"}',
-        '{"interval": true}', '{"interval": 0, "burst": 1e400}', '{"interval": 1, "burst": -3}',
+        '{"interval": true}', '{"interval": NaN}', '{"interval": "nan"}',
+        '{"interval": 0, "burst": 1e400}', '{"interval": 1, "burst": -3}',
         "{}", "[]",
     ],
 )  # fmt: skip
@@ -120,6 +121,19 @@ async def test_limits_of_a_function_that_cannot_be_read_are_declared_again(
     async with listening(settings, witness, send=send):
         await async_bridge.make_tasks(SENDS)
         await witness.until_ended(3, End.SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    "stored", ["[5]", "[true]", '["sms"]', "[[null]]", "[[{}]]", '[["sms"],"x"]']
+)
+async def test_limits_of_a_function_that_are_no_limits_hold_up_no_claim(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, stored: str
+) -> None:
+    witness = Witness()
+    async with listening(settings, witness, send=send, other=other):
+        client.hset("expirebridge:limits", "f test.send", stored)
+        await async_bridge.make_tasks([*SENDS, {"func": "test.other", "delay": 0}])
+        await witness.until_ended(4, End.SUCCEEDED)
 
 
 # Arguments that cannot be decoded

@@ -18,11 +18,14 @@ local MOST_PARKED = 100
 
 -- The limits of a function, or nil.
 local limits_of = uses_limits and function(func)
-  if limits_read['f ' .. func] == nil then
-    local list = read_json(limits_key(), 'f ' .. func)
-    limits_read['f ' .. func] = list and list[1] and list or false
+  local name = 'f ' .. func
+  if limits_read[name] == nil then
+    local list = read_json(limits_key(), name) or {}
+    local well = list[1] ~= nil
+    for _, limit in ipairs(list) do well = well and type(limit) == 'table' and type(limit[1]) == 'string' end
+    limits_read[name] = well and list or false
   end
-  return limits_read['f ' .. func] or nil
+  return limits_read[name] or nil
 end
 
 -- The value of an argument, for the name of a lane.

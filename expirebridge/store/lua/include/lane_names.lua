@@ -1,4 +1,7 @@
 -- include format
+
+-- The value of an argument for the name of a lane, read from JSON text: expirebridge/model/limits.py has the same.
+
 -- The place behind a JSON text that begins at a place; nil if it has no end.
 local behind_text = uses_limits and function(json, at)
   repeat

@@ -37,8 +37,11 @@ local take_back = uses_limits and function(id)
   local limit = limit_of(lane) or {}
   -- In an ordered lane nobody is passed over.
   if limit.ordered then return end
-  -- One that never waited has no tenant yet: the next claim finds its turn.
-  if limit.fair and not known[4] then return drop_last_slot(id, known[1], lane) end
+  -- One that never waited has no tenant yet: the next claim finds its turn. What else it has it keeps, for a lease.
+  if limit.fair and not known[4] then
+    if known[1] ~= lane then redis.call('ZADD', grants_key(), now, id) end
+    return drop_last_slot(id, known[1], lane)
+  end
   local due = tonumber(known[3]) or now
   redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
   change_lane('ZADD', queue_key(lane), now, id)

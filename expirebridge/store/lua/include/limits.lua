@@ -29,6 +29,10 @@ local limits_read = {}
 local limit_of = uses_limits and function(lane)
   if limits_read[lane] == nil then
     local limit = read_json(limits_key(), 'l ' .. string.match(lane, '^[^=]*')) or { most = 0 }
+    -- No set takes NaN as a score: a script that wrote it would stop all claims.
+    for field, value in pairs(limit) do
+      if tonumber(value) ~= tonumber(value) then limit[field] = nil end
+    end
     limits_read[lane] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
   end
   return limits_read[lane] or nil
