@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -152,17 +152,24 @@ def held_still(process: subprocess.Popen[bytes], history: Writer) -> Iterator[No
         history.write(Stopped(pid=process.pid, at=at, until=until))
 
 
-def until_finished(bridge: Bridge, *, within: float = FINISHED_WITHIN) -> None:
-    """Wait until no task is pending, waiting or running, or the time is over: the checker tells the
-    rest.
+def until(holds: Callable[[], bool], *, within: float = FINISHED_WITHIN) -> None:
+    """Wait until this is true, or the time is over: the checker tells the rest.
 
     Nothing signals that an outcome was recorded, so this has to ask.
     """
     deadline = time.monotonic() + within
-    counts = bridge.count()
-    while counts.pending + counts.waiting + counts.running and time.monotonic() < deadline:
+    while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def until_finished(bridge: Bridge, *, within: float = FINISHED_WITHIN) -> None:
+    """Wait until no task is pending, waiting or running, or the time is over."""
+
+    def is_finished() -> bool:
         counts = bridge.count()
+        return not counts.pending + counts.waiting + counts.running
+
+    until(is_finished, within=within)
 
 
 def judge(

@@ -1,6 +1,7 @@
 """Travel does in a moment what a listener does in its time."""
 
 import asyncio
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import redis
 
 from expirebridge import (
     Bridge,
+    Change,
     Discard,
     InvalidTask,
     Limit,
@@ -548,3 +550,43 @@ def test_rates_and_order_are_obeyed(clock: Clock, handlers: Handlers) -> None:
         make_task("test.ship", [17, event], 60 + event)
     ran = clock.travel(until="idle")
     assert [one.task.args[1] for one in ran] == [1, 1, 2, 3]
+
+
+MANY = int(os.environ.get("LIMIT_TASKS", "200"))
+PER_MINUTE, BURST = 100, 20
+A_MOMENT = 0.05
+"""Seconds between the claim, which is what a rate counts, and the start."""
+
+
+def test_an_outage_is_followed_by_the_burst_and_then_by_the_rate(
+    clock: Clock, handlers: Handlers, url: str
+) -> None:
+    @handler(rate=Rate(PER_MINUTE, "1m", burst=BURST))
+    def text(number: int) -> None: ...
+
+    handlers["test.text"] = text
+    most = 2 * MANY
+    with Bridge(url) as bridge:
+        tasks = bridge.make_tasks(
+            {"func": "test.text", "args": [number], "delay": 3600 * number / MANY}
+            for number in range(MANY)
+        )
+        clock.travel("1h", listening=False)
+        ran = clock.travel("3s", limit=most)
+        # Some that wait are cancelled, some are put off; and some that ran are to run again.
+        cancelled = [bridge.cancel(task.id) for task in tasks[50::7]]
+        put_off = [bridge.reschedule(task.id, delay="2m") for task in tasks[51::7]]
+        again = [bridge.run_now(task.id) for task in tasks[:BURST:2]]
+        ran += clock.travel(until="idle", limit=most)
+    assert {*cancelled} == {Change.CANCELLED}
+    assert ({*put_off}, {*again}) == ({Change.MOVED}, {Change.DUE_NOW})
+    assert len(ran) == MANY - len(cancelled) + len(again)
+    starts = sorted(one.at.timestamp() for one in ran)
+    interval, latest = 60 / PER_MINUTE, -math.inf
+    assert starts[BURST - 1] - starts[0] < 5 * interval
+    for place, start in enumerate(starts):
+        # In any time t, which begins with any start, there are at most burst + rate * t.
+        latest = max(latest, start - place * interval)
+        assert start - (place + 1 - BURST) * interval >= latest - A_MOMENT
+    # And it is used: those that waited took no longer than they had to.
+    assert starts[-1] - starts[0] <= (len(ran) - BURST) * interval + 121

@@ -14,6 +14,13 @@ async def serve(seconds: float, customer: int) -> None:
         await asyncio.sleep(seconds)
 
 
+@handler(limit=Limit(5, fair="tenant"))
+async def share(seconds: float, tenant: str) -> None:
+    """Take so long."""
+    with recorded():
+        await asyncio.sleep(seconds)
+
+
 @handler(rate=Rate(60, "1m", burst=5))
 async def send(seconds: float) -> None:
     """Take so long."""
