@@ -39,10 +39,10 @@ EVERY = 0.02
 AHEAD = 6.0
 
 
-def listener(url: str, folder: Path, stack: ExitStack) -> subprocess.Popen[bytes]:
+def listener(url: str, folder: Path, stack: ExitStack, *options: str) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "expirebridge", "listen", "--url", url, "--tasks", str(folder)]
     with (folder.parent / "log").open("ab") as log:
-        process = subprocess.Popen([*words, "--quiet"], stdout=log, stderr=log)
+        process = subprocess.Popen([*words, "--quiet", *options], stdout=log, stderr=log)
     stack.callback(process.wait)
     stack.callback(process.terminate)
     return process

@@ -76,6 +76,29 @@ def test_no_more_run_in_a_lane_than_it_has_slots(store: Store, client: redis.Red
     assert members(client, "grants") == []
 
 
+def rings(client: redis.Redis) -> int:
+    return int(client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"])
+
+
+@pytest.mark.parametrize(
+    ("claims", "codes", "told"), [(2, 1, True), (1, 1, False), (0, 1, False), (2, 2, False)]
+)
+def test_who_frees_slots_and_claims_next_is_told_and_nobody_else(
+    store: Store, client: redis.Redis, claims: int, codes: int, told: bool
+) -> None:
+    declare(store, TWO_IN_ALL)
+    for code in ("c0de", "c0de2")[:codes]:
+        store.run(claiming.heartbeat(f"of {code}", 10, [], code=code))
+    make(store, "a", "b", "c", "d")
+    taken(store)
+    before = rings(client)
+    ended = [Settlement(id, "t", "succeeded") for id in ("a", "b")]
+    answers = store.run(claiming.settle(ended, Settings(), claims=claims))
+    assert answers == [Settled.DONE] * 2 + [Settled.GRANTED] * told
+    assert rings(client) - before == (not told)
+    assert members(client, "pending") == ["c", "d"]
+
+
 def test_what_has_no_limit_passes_many_that_are_made_to_wait(
     store: Store, client: redis.Redis
 ) -> None:

@@ -40,6 +40,11 @@ class Capacity:
         """True if no place is in use, and outcomes wait only for servers that are away."""
         return self._free == self._size and self._in_flight.at_rest
 
+    @property
+    def is_open(self) -> bool:
+        """True if a claimer gets places as soon as there are some."""
+        return not self._is_closed and not self._exclusive
+
     def acquire(self, waiter: Wakeup, most: int) -> int:
         """Acquire up to so many places, and return how many; after 0 the waiter is woken for some.
 

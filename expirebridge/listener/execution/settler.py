@@ -58,6 +58,8 @@ class Settler:
         self._waiting: asyncio.Queue[FinishedAttempt] = asyncio.Queue()
         self._is_awaited = False
         """True if the claimer waits for outcomes to be recorded."""
+        self.claims = True
+        """False while nothing is claimed, as the listener stops or is suspended."""
 
     def claim_limit(self) -> int:
         """The number of tasks that may be claimed; after 0 the claimer is woken for more."""
@@ -94,14 +96,19 @@ class Settler:
     async def _settle(self, batch: list[FinishedAttempt]) -> None:
         # The same call at each try: the tokens in it let the server recognise a resend.
         settlements = [item.outcome.settlement for item in batch]
-        call = claiming.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
+        call = claiming.settle(
+            settlements, self._settings, fingerprint=self._leases.fingerprint,
+            claims=len(batch) if self.claims and self._capacity.is_open else 0,
+        )  # fmt: skip
         try:
             codes = await self._send(call)
         except ScriptFailed as error:
             await self._settle_apart(batch, error)
             return
-        for item, code in zip(batch, codes, strict=True):
+        for item, code in zip(batch, codes[: len(batch)], strict=True):
             self.close(item, code)
+        if codes[-1] is Settled.GRANTED:
+            self._wakeup.set()
 
     async def _settle_apart(self, batch: list[FinishedAttempt], error: ScriptFailed) -> None:
         """Settle each alone: one that the script cannot handle must not hold up the others."""
@@ -127,6 +134,7 @@ class Settler:
             except ServerError as error:
                 session.health.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
+                self._wakeup.set()  # what a lost answer told of
             else:
                 session.health.answered(ROLE)
                 if session is self._consumer.session:

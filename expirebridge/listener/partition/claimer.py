@@ -76,6 +76,7 @@ class Claimer:
     async def stop(self) -> None:
         """Claim no more. A claim on its way is waited for: what it brings would be lost."""
         self._stopping = True
+        self._settler.claims = False
         self._wakeup.set()
         async with self._claiming:
             self._capacity.withdraw(self._wakeup)
@@ -83,12 +84,14 @@ class Claimer:
     async def suspend(self) -> None:
         """Claim no more until `resume`; return when what a claim on its way brought has begun."""
         self._suspended = True
+        self._settler.claims = False
         async with self._claiming:
             pass
 
     def resume(self) -> None:
         """Claim again, at once."""
         self._suspended = False
+        self._settler.claims = not self._stopping
         self._wakeup.set()
 
     async def run(self) -> None:

@@ -223,6 +223,7 @@ class Settled(IntEnum):
     REFUSED = 2  # the claim no longer held: its lease had lapsed
     LEFT = 3  # it did not fail, but waits for a listener that runs other code
     OVER = 4  # it failed, and is not retried: the next tick of its series is due by then
+    GRANTED = 5  # no outcome: slots were granted to tasks that this listener is to claim
 
 
 _SETTLED = {each.value: each for each in Settled}
@@ -251,13 +252,21 @@ class Settlement(NamedTuple):
 
 
 def settle(
-    settlements: Iterable[Settlement], settings: Settings, *, fingerprint: str = ""
+    settlements: Iterable[Settlement],
+    settings: Settings,
+    *,
+    fingerprint: str = "",
+    claims: int = 0,
 ) -> Command[list[Settled]]:
-    """Record the outcomes of attempts, made by the code with this fingerprint."""
+    """Record the outcomes of attempts, made by the code with this fingerprint.
+
+    If slots of limits are freed, and granted to at most `claims` tasks, nobody is notified of these
+    tasks: the last of the answers is `GRANTED` then, and the listener is to claim.
+    """
     items = [argument for settlement in settlements for argument in settlement.encode()]
     return script(
         "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
-        fingerprint, *items,
+        fingerprint, claims, *items,
         read=lambda reply: [_SETTLED[code] for code in reply],
     )  # fmt: skip
 

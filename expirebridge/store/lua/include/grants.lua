@@ -10,6 +10,9 @@
 -- Grants free slots to the tasks that wait for them.
 
 local SERVED_AT_ONCE = 100
+-- Tasks that may start at once, since they were given a slot: how many, and when the first was due. The listener that
+-- freed the slots claims `own` of them without a ring: nobody else is woken for these.
+local ready = { count = 0, due = math.huge, own = 0 }
 
 -- Notes that a tenant has had its turn: the next one is later by a share, the less the more weight it has.
 local take_turn = uses_limits and function(lane, tenant)
@@ -89,7 +92,11 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
   append(given, 'ids', id)
   append(given, 'due', due, id)
   append(given, 'granted', opening, id)
-  soonest = math.min(soonest, due)
+  if opening > now then
+    soonest = math.min(soonest, due)
+  else
+    ready.count, ready.due = ready.count + 1, math.min(ready.due, due)
+  end
   return true
 end
 
@@ -131,4 +138,5 @@ local serve_freed = uses_limits and function()
     end
   end
   touched = {}
+  if ready.count > ready.own then soonest = math.min(soonest, ready.due) end
 end

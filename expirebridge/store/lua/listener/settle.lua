@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, 4 fingerprint of the
---          listener's code, or '', then for each attempt: '<id> <token> <outcome> <delay in ms>', text
+--          listener's code, or '', 5 how many tasks it claims next without being told, then for each attempt:
+--          '<id> <token> <outcome> <delay in ms>', text
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
 --          'snoozed' (uncounted; due after the delay; text: why),
 --          'busy' (the same; a fifth word is the name of a rate, in whose lane nothing starts before then),
@@ -11,7 +12,8 @@
 --          'unknown' (the same, and failed when no listener has had the function for 24 h),
 --          'unfit' (failed: the arguments do not fit the function)
 -- returns  a code for each attempt: 1 done, 2 refused, 3 left to others instead of failed, 4 failed
---          instead of a retry: the next tick of its series is due by then
+--          instead of a retry: the next tick of its series is due by then; and last, 5 if slots were freed and
+--          granted to tasks that this listener is to claim
 --
 -- An unknown or unfit task is left to other listeners if another code of the fleet, which has not refused the task,
 -- has the function, with another signature if both have it: it is due as before, uncounted.
@@ -36,9 +38,10 @@
 -- include limits
 -- include admission
 -- include format
+-- include grants
 
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
+local DONE, REFUSED, LEFT, OVER, GRANTED = 1, 2, 3, 4, 5
 local FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
   'error', 'lapses', 'unfit' }
 if uses_limits then FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2] = 'waited', 'slots' end
@@ -170,9 +173,12 @@ local function settle(item, text, none_has_timer)
   return REFUSED
 end
 
-return ring_after(function()
+-- If the fleet runs several codes, this one may lack the functions of those that wait.
+if uses_limits and not string.find(fleet_code or '', ' ', 1, true) then ready.own = tonumber(ARGV[5]) end
+
+local reply = ring_after(function()
   local reply, items, keys = {}, {}, {}
-  for at = 5, #ARGV, 2 do
+  for at = 6, #ARGV, 2 do
     local id, token, outcome, delay, rate = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+) ?(%S*)$')
     local record = read(id, FIELDS)
     items[#items + 1] = { id, token, outcome, tonumber(delay), record, rate }
@@ -180,8 +186,10 @@ return ring_after(function()
   end
   -- A timer that was set while its task ran asks for another run: all are looked for at once.
   local none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0
-  for i, item in ipairs(items) do reply[i] = settle(item, ARGV[4 + 2 * i], none_has_timer) end
+  for i, item in ipairs(items) do reply[i] = settle(item, ARGV[5 + 2 * i], none_has_timer) end
   write_succeeded()
   write_tally()
   return reply
 end, true)
+if uses_limits and ready.count > 0 and ready.count <= ready.own then reply[#reply + 1] = GRANTED end
+return reply
