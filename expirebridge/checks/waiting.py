@@ -54,7 +54,8 @@ def check_limits(lease: float) -> Steps[Finding | None]:
             "in all, so none waits for a slot",
             "give them fewer slots than that, or raise --concurrency, or leave out fair=",
         )
-    return ok("limits", f"{waiting} for a slot")
+    among = f", in the {_LANES} fullest lanes" if len(found.lanes) == _LANES else ""
+    return ok("limits", f"{waiting} for a slot{among}")
 
 
 def _is_idle(limit: DeclaredLimit, at_once: int | None) -> bool:

@@ -74,7 +74,8 @@ def test_what_other_clients_wrote_there_stops_no_reader(
         client.hset("expirebridge:limits", field, value)
     assert [one.name for one in bridge.limits().limits] == ["mail.send", "sms", "\\xff"]
     client.zadd("expirebridge:lanes", {b"\xff=1": 9})
-    for name in ("limits", "queue:sms=17", "lane:sms=17", "holds", "grants"):
+    ours = ("limits", "holds", "grants", "held", "weights")
+    for name in (*ours, "queue:sms=17", "lane:sms=17"):
         client.delete(f"expirebridge:{name}")
         client.set(f"expirebridge:{name}", "x")
     found = bridge.limits()
@@ -83,7 +84,7 @@ def test_what_other_clients_wrote_there_stops_no_reader(
         ("\\xff=1", 0, 0), ("sms=17", 0, 0)
     ]  # fmt: skip
     assert set(store.run(inspection.find_overwritten())) == {
-        f"expirebridge:{name}" for name in ("limits", "holds", "grants")
+        f"expirebridge:{name}" for name in ours
     }
     client.delete("expirebridge:lanes")
     client.set("expirebridge:lanes", "x")

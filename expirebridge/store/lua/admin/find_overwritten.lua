@@ -18,7 +18,7 @@ local function look_at(names, kind)
 end
 
 look_at(STATES, 'zset')
-look_at({ 'listeners', 'series', 'tzdata', 'dirty', 'lanes', 'grants', 'waits', 'rates' }, 'zset')
-look_at({ 'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds' }, 'hash')
+look_at({ 'listeners', 'series', 'tzdata', 'dirty', 'lanes', 'grants', 'waits', 'rates', 'held' }, 'zset')
+look_at({ 'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds', 'weights' }, 'hash')
 look_at({ 'actions' }, 'list')
 return found
