@@ -321,10 +321,9 @@ def test_each_entity_has_its_tasks_in_order(
         ORDERED, server, bridge, history, lease=LEASE, times=len(killed), may_forget=IS_LARGE
     )
     assert verdict.sound, str(verdict)
-    ended = verdict.states[State.SUCCEEDED] + verdict.states[State.FAILED] + verdict.forgotten
-    assert ended == ENTITIES * STEPS
     runs = runs_of(read(history.folder))
     for ids in entities.values():
+        assert all(runs[id] for id in ids)
         starts = sorted((run.started.at, ids.index(id)) for id in ids for run in runs[id])
         order = [place for _, place in starts]
         assert order == sorted(order), [line for id in ids for line in runs[id]]
@@ -333,7 +332,7 @@ def test_each_entity_has_its_tasks_in_order(
 
 def make_steps(bridge: Bridge, history: Writer, chance: random.Random) -> dict[int, list[str]]:
     """Make the tasks of all entities, in any order; returns each entity's ids by due time."""
-    begin = datetime.now(UTC) + timedelta(seconds=LEAD)
+    begin = datetime.now(UTC) + timedelta(seconds=LEAD + ENTITIES * STEPS / 1000)
     items = [
         {
             "func": "limited.step",
