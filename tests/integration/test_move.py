@@ -245,6 +245,20 @@ def test_a_waiting_task_moves_as_pending_and_out_of_its_lanes(sides: Sides) -> N
 
 
 @only_one
+def test_a_batch_of_none_takes_a_paused_task_out_of_its_lanes(sides: Sides) -> None:
+    old, new = sides
+    key = old.bridge.make_task("mail.send", [1], 0, id="granted").key
+    declare(old.client, {"sms": {"most": 1}})
+    hold_slots(old.client, "sms=17", "granted")
+    old.client.set(key, "")  # pauses it, and no listener has heard of it
+    [nonce, *_] = old.store.run(migration.begin_move("redis://other"))
+    old.store.run(migration.pack_batch(0, nonce, 0, 10.0, State.PENDING, 0))
+    assert old.ids(State.PAUSED) == {"granted"}
+    assert old.client.keys("expirebridge:lane*") == []
+    assert new.ids(State.PENDING) == set()
+
+
+@only_one
 def test_what_a_plain_client_did_is_followed(sides: Sides) -> None:
     old, new = sides
     keys = {

@@ -293,4 +293,4 @@ def test_only_these_files_change_the_sets_of_states() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_that_can_free_a_slot_grants_it_in_the_end(name: str) -> None:
     body = script_loader.load(name).plain.text
-    assert ("local leave_lanes" in body) <= ("serve_freed()" in body)
+    assert ("append(gone." in body) <= ("serve_freed()" in body)

@@ -125,7 +125,11 @@ for i = 1, #ids, 2 do
     reply[3] = reply[3] + 1
   end
 end
-if not items[1] then return reply end
+if not items[1] then
+  -- Some may have been paused.
+  if uses_limits then serve_freed() end
+  return reply
+end
 reply[1] = math.max(number, arrived) + 1
 redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items), 'items', #items)
 for i, item in ipairs(items) do go(item[1], records[i]) end
