@@ -118,6 +118,107 @@ async def test_a_hold_or_a_release_ends_a_release_over_a_time(
     assert len(taken(store)) >= 50
 
 
+async def test_a_new_hold_that_ends_by_itself_ends_a_release_over_a_time(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    await hold_many(ask, store)
+    await ask("release", func="mail.send", spread="1h")
+    await ask("hold", func="mail.send", until=in_ms(client, 60_000))
+    client.hset(HOLDS, "func mail.send", f'{{"until": {server_ms(client) - 1}}}')
+    sweep(store)
+    assert client.zcard("expirebridge:waiting") == 0
+    assert client.zcount("expirebridge:pending", "-inf", server_ms(client)) >= 51
+
+
+async def test_a_plain_hold_ends_a_release_over_a_time_once_something_waits_for_it(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    await hold_many(ask, store)
+    await ask("release", func="mail.send", spread="1h")
+    client.hset(HOLDS, "func mail.send", "")
+    make(store, "z")
+    taken(store)
+    client.hdel(HOLDS, "func mail.send")
+    sweep(store)
+    assert client.zcount("expirebridge:pending", "-inf", server_ms(client)) >= 51
+
+
+async def hold_many(ask: Ask, store: Store) -> None:
+    """Put 150 due tasks on hold."""
+    make(store, *(f"t{number:03}" for number in range(150)))
+    await ask("hold", func="mail.send")
+    while claim(store).parked:
+        pass
+
+
+async def test_what_a_client_put_off_while_it_was_held_keeps_that_time(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, "a", "b")
+    await ask("hold", func="mail.send")
+    taken(store)
+    client.set("b:?mail.send?[]", "", px=7_200_000)  # no listener has heard of it yet
+    await ask("release", func="mail.send", spread="1m")
+    assert client.pttl("b:?mail.send?[]") > 7_000_000
+
+
+async def test_a_broken_record_does_not_stop_a_release_over_a_time(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, "a", "b", "c")
+    await ask("hold", func="mail.send")
+    taken(store)
+    client.hdel("expirebridge:task:b", "call")
+    await ask("release", func="mail.send", spread="1m")
+    assert client.zcard("expirebridge:waiting") == 0
+    assert client.exists("c:?mail.send?[]")
+
+
+@pytest.mark.parametrize(
+    "pace", ["inf 1", "-inf 1", "nan nan", "1e300 1", "1 1e300", "1 inf", "1 -inf", "0 nan", "x"]
+)
+async def test_a_pace_that_cannot_be_does_not_stop_the_sweeps(
+    ask: Ask, store: Store, client: redis.Redis, pace: str
+) -> None:
+    await hold_many(ask, store)
+    await ask("release", func="mail.send", spread="1h")
+    client.hset("expirebridge:limits", "p hold func mail.send", pace)
+    sweep(store)
+    assert client.zcard("expirebridge:waiting") == 0
+    assert all(record != b"nan" for record in waited(client))
+    taken(store)
+
+
+def waited(client: redis.Redis) -> list[object]:
+    return [client.hget(name, "waited") for name in client.keys("expirebridge:task:*")]
+
+
+async def test_a_release_goes_on_beside_limits_that_another_client_overwrote(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    for spread in ("1m", None):
+        make(store, "a", "b", if_exists="replace")
+        await ask("hold", func="mail.send")
+        taken(store)
+        client.set("expirebridge:limits", "what")
+        await ask("release", func="mail.send", spread=spread)
+        assert client.zcard("expirebridge:waiting") == 0
+
+
+async def test_a_row_gets_the_time_at_which_its_task_is_let_go(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, "a", "b")
+    for id in ("a", "b"):
+        client.hset(f"expirebridge:task:{id}", "ledger", "1 1")
+    await ask("hold", func="mail.send")
+    store.run(claiming.claim("t", Settings(), places=9, idle=True, gate=0))
+    assert client.zrange("expirebridge:dirty", 0, -1) == []
+    await ask("release", func="mail.send", spread="1m")
+    assert client.zcard("expirebridge:waiting") == 0
+    assert client.zrange("expirebridge:dirty", 0, -1) == [b"b"]
+
+
 async def test_a_spread_that_is_no_time_is_refused(ask: Ask) -> None:
     await ask("hold", func="mail.send")
     with pytest.raises(InvalidTask, match="spread="):

@@ -19,6 +19,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet, producing, reconciling
 from expirebridge.store.commands.call import Argument, Command, When
 from expirebridge.store.commands.claiming import Settlement, Walk
+from expirebridge.store.commands.holds import release_hold
 from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.reconciling import EventKind
 from expirebridge.store.task_records import ClaimedTask
@@ -349,6 +350,10 @@ class LimitsMachine(RuleBasedStateMachine):
             self.is_served = False
         else:
             self.client.hset(f"{PREFIX}:holds", hold, "by hand")
+
+    @rule(hold=st.sampled_from(HOLDS))
+    def release_over_a_time(self, hold: str) -> None:
+        self.store.run(release_hold(hold, spread=MINUTE))
 
     # Listeners
 

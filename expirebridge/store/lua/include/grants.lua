@@ -6,6 +6,7 @@
 -- include limits
 -- include holds
 -- include format
+-- include ledger
 
 -- Grants free slots to the tasks that wait for them.
 
@@ -83,8 +84,10 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
   local waited = (tonumber(known[6]) or 0) + math.max(opening - (tonumber(known[5]) or now), 0)
   local fields, pace = { 'waited', string.format('%.0f', waited) }, counted.pace[lane]
   if pace then
-    -- A due time of its own, with a timer, as if it had been rescheduled.
-    if due > now then set_timer(id, read(id), due) end
+    -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
+    local record = due > now and read(id)
+    if record and not read_timer(id, record) then set_timer(id, record, due) end
+    if record and record.ledger then mark_dirty(id) end
     pace.at = pace.at + pace.each
   end
   if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end
@@ -134,8 +137,9 @@ local serve_freed = uses_limits and function()
     else
       change_lane('ZREM', set, lane)
       redis.call('DEL', shares_key(lane))
-      if is_hold(lane) then redis.call('HDEL', limits_key(), 'p ' .. lane) end
     end
+    -- A release over a time ends when nothing is left, and with the next hold.
+    if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', limits_key(), 'p ' .. lane) end
   end
   touched = {}
   if ready.count > ready.own then soonest = math.min(soonest, ready.due) end

@@ -122,7 +122,8 @@ local opening_of = uses_limits and function(lane)
       pace = tonumber(at) and tonumber(each) and { at = tonumber(at), each = tonumber(each) } or false
       counted.pace[lane] = pace
     end
-    return pace and math.max(math.floor(pace.at), now) or now
+    -- Another client may have written any number.
+    return pace and pace.at < 2 ^ 53 and math.max(math.floor(pace.at), now) or now
   end
   local limit = limit_of(lane)
   if not limit then return now end

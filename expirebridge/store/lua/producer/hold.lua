@@ -18,6 +18,7 @@ uses_limits = true
 
 -- include limits
 
-
 change_lane('HSET', holds_key(), ARGV[2], ARGV[3])
+-- It counts for what a release over a time has left.
+redis.pcall('HDEL', limits_key(), 'p ' .. HOLD .. ARGV[2])
 return 1

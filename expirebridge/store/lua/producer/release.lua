@@ -18,7 +18,7 @@ ring_after(function()
   redis.pcall('HDEL', holds_key(), ARGV[2])
   redis.pcall('HDEL', limits_key(), 'p ' .. lane)
   if uses_limits and spread > 0 and count_queue(lane) > 0 then
-    redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.0f %.3f', now, spread / count_queue(lane)))
+    change_lane('HSET', limits_key(), 'p ' .. lane, string.format('%.0f %.3f', now, spread / count_queue(lane)))
   end
   touched[lane] = true
 end)
