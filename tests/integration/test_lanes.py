@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from expirebridge import Change
+from expirebridge.errors import ScriptFailed
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, producing, reconciling, series
@@ -648,3 +649,36 @@ def test_a_fair_slot_that_is_given_up_leaves_the_other_slot(
     assert taken(store) == ["a"]
     end(store, "a")
     assert members(client, "lanes") == []
+
+
+# What a script decides first and writes later
+
+
+def test_a_stale_place_in_a_tenant_s_queue_keeps_nobody_waiting(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, FAIR)
+    make_of(store, "x", "a", "b")
+    taken(store)
+    client.zadd(PREFIX + "queue:all\tghost", {"gone": 0})
+    client.zadd(PREFIX + "turns:all", {"ghost": -1})
+    end(store, "a")
+    assert taken(store) == ["b"]
+
+
+def test_a_script_that_is_interrupted_leaves_no_slot_too_few(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [FAIR[0], ("l all", b'{"most":2,"fair":true}')])
+    make_of(store, "x", "a", "b", "c")
+    make_of(store, "y", "d")
+    assert taken(store) == ["a", "b"]
+    client.rename(PREFIX + "queue:all\ty", "kept")
+    client.set(PREFIX + "queue:all\ty", "what")
+    with pytest.raises(ScriptFailed):
+        end(store, "a", "b")
+    client.rename("kept", PREFIX + "queue:all\ty")
+    assert client.hget(PREFIX + "task:c", "slots") is None
+    store.run(reconciling.sweep(Settings()))
+    assert sorted(taken(store)) == ["c", "d"]
+    assert client.hget(PREFIX + "task:c", "slots") == b"all"

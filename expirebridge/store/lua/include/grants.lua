@@ -40,10 +40,13 @@ local write_grants = uses_limits and function(lane, given)
   local pace = counted.pace[lane]
   if pace then redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
   redis.call('ZADD', state_set('pending'), unpack(given.due))
-  for _, id in ipairs(ids) do redis.call('HDEL', record_key(id), 'state', 'queue', 'parked') end
+  for i, id in ipairs(ids) do
+    redis.call('HSET', record_key(id), unpack(given.fields[i]))
+    redis.call('HDEL', record_key(id), 'state', 'queue', 'parked')
+  end
   redis.call('ZREM', state_set('waiting'), unpack(ids))
   leave_queue(lane, ids)
-  given.ids, given.due, given.granted = {}, {}, {}
+  given.ids, given.due, given.granted, given.fields = {}, {}, {}, {}
 end
 
 -- The id that is next in a lane, behind those that were given a slot; or nil. Second, its tenant, if the lane is fair.
@@ -77,7 +80,7 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
     leave_tenant(lane, tenant, id)
   end
   if not waits then
-    redis.call('ZREM', queue_key(lane), id)
+    counted.queue[lane] = count_queue(lane) - redis.call('ZREM', queue_key(lane), id)
     return false
   end
   local due = math.max(tonumber(known[4]) or now, opening > now and opening or 0)
@@ -91,8 +94,8 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
     pace.at = pace.at + pace.each
   end
   if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end
-  redis.call('HSET', record_key(id), unpack(fields))
   append(given, 'ids', id)
+  append(given, 'fields', fields)
   append(given, 'due', due, id)
   append(given, 'granted', opening, id)
   if opening > now then
@@ -110,16 +113,17 @@ local served = 0
 local serve_lane = uses_limits and function(lane)
   if count_queue(lane) == 0 then return end
   -- Those that were given a slot and are not written yet: `ids`; their due times and the times of their grants, each
-  -- followed by the id; and the next `heads` of the queue.
-  local given = { ids = {}, due = {}, granted = {}, heads = {}, by_turn = redis.call('EXISTS', turns_key(lane)) == 1 }
+  -- followed by the id; the `fields` of their records; and the next `heads` of the queue.
+  local given = { ids = {}, due = {}, granted = {}, fields = {}, heads = {} }
+  given.by_turn = redis.call('EXISTS', turns_key(lane)) == 1
   while served < SERVED_AT_ONCE and count_queue(lane) > 0 do
     local opening = opening_of(lane)
     if not opening then break end
     local id, tenant = next_in_line(lane, given)
     if not id then break end
-    counted.queue[lane] = count_queue(lane) - 1
     if grant(lane, id, tenant, given, opening) then
       served = served + 1
+      counted.queue[lane] = count_queue(lane) - 1
       if not is_hold(lane) then counted.slots[lane] = count_slots(lane) + 1 end
     end
   end
