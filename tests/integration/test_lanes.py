@@ -654,6 +654,16 @@ def test_a_fair_slot_that_is_given_up_leaves_the_other_slot(
 # What a script decides first and writes later
 
 
+def test_a_claim_that_is_full_after_some_had_to_wait_has_no_share(store: Store) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1}')])
+    make(store, "a", "b", "c")
+    for n in range(4):
+        store.run(producing.make([new(f"x{n}", call=b"orders.rate?[1]")]))
+    claimed = claim(store, places=4)
+    assert [task.id for task in claimed.tasks] == ["a", "x0", "x1", "x2"]
+    assert not claimed.shared
+
+
 def test_a_stale_place_in_a_tenant_s_queue_keeps_nobody_waiting(
     store: Store, client: redis.Redis
 ) -> None:

@@ -45,15 +45,14 @@ local running = listeners and redis.call('ZCARD', state_set('running'))
 -- Looks at the first due tasks, and takes them. True if it is worth while to look again: it has places left, since
 -- tasks were made to wait.
 local function take_first()
-  local before = parked
-  local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0,
-    places)
+  local before, free = parked, places - claimed
+  local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, free)
   local most = places
   -- A listener that runs nothing may take one in any case.
   if held and ids[1] and (ids[3] or held > 0) then
     local due = #ids / 2
-    if due == places then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
-    most = share_of(due, running, listeners)
+    if due == free then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
+    most = share_of(due + claimed, running, listeners)
   end
   -- For one, this would be a command more.
   if ids[3] and most > 1 then look_ahead(ids, most) end
