@@ -13,6 +13,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, producing, reconciling, series
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weight
+from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.series import due_series
 from tests.kit.steps import claim, new, server_ms, settle
 
@@ -692,3 +693,19 @@ def test_a_script_that_is_interrupted_leaves_no_slot_too_few(
     store.run(reconciling.sweep(Settings()))
     assert sorted(taken(store)) == ["c", "d"]
     assert client.hget(PREFIX + "task:c", "slots") == b"all"
+
+
+def test_a_deleted_key_cancels_what_keeps_its_ordered_slot_for_a_retry(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, ORDERED)
+    make(store, "a", "b")
+    assert taken(store) == ["a"]
+    settle(store, Settlement("a", "t", "retry", delay=60))
+    name = b"a:?mail.send?[1]"
+    assert client.delete(name) == 1
+    assert store.run(reconciling.find_unexplained([name], EventKind.DELETED)) == {name}
+    hint = reconciling.KeyEvent(name, "a", b"mail.send?[1]", EventKind.DELETED)
+    store.run(reconciling.adopt([hint], Settings()))
+    assert members(client, "cancelled") == ["a"]
+    assert taken(store) == ["b"]

@@ -5,6 +5,7 @@
 -- include timer_edits
 -- include tick_claims
 -- include admission
+-- include lanes
 -- include limits
 -- include format
 
@@ -184,7 +185,7 @@ local function take_if_due(id, due)
   if uses_limits then
     -- Of one that was granted a slot, the first due time is in its record.
     local first_due = record.slots and tonumber(record.due) or due
-    if first_due < due and redis.call('ZSCORE', grants_key(), id) then due = first_due end
+    if first_due < due and is_granted(id) then due = first_due end
     if record.waited and tonumber(record.due) ~= due then values[WAITED] = forget_waited(id, record) end
     slots, rates = has_slots(id, record, due)
     if not slots then return end

@@ -97,9 +97,11 @@ local leave_lanes = uses_limits and function(id, kept)
   if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
 end
 
-local has_slot = uses_limits and function(id) return redis.call('HEXISTS', record_key(id), 'slots') == 1 end
-
 -- A task that is due again at once keeps its slots, as if they had just been granted.
 local keep_slots = uses_limits and function(id)
-  if has_slot(id) then redis.call('ZADD', grants_key(), now, id) end
+  if redis.call('HEXISTS', record_key(id), 'slots') == 1 then redis.call('ZADD', grants_key(), now, id) end
 end
+
+-- True if a task was due, and is pending with a slot that it was granted. One that keeps its slot of an ordered lane
+-- for a retry was not granted it.
+local is_granted = uses_limits and function(id) return redis.call('ZSCORE', grants_key(), id) end

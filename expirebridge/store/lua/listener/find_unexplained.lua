@@ -29,13 +29,13 @@ local function is_unknown_timer(name, id)
   return not due or end_of(name) ~= due or not has_key(id, name)
 end
 
--- True if a key is gone although its task was not claimed since, and is not due. One that has a slot was due, and may
--- be pending until its rate allows a start.
+-- True if a key is gone although its task was not claimed since, and is not due. One that was granted a slot was due,
+-- and may be pending until its rate allows a start.
 local function is_unexplained_end(name, id)
   local record = is_id(id) and read(id)
   if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end
   if record.state == 'running' or FINISHED[record.state] then return false end
-  if uses_limits and has_slot(id) then return false end
+  if uses_limits and is_granted(id) then return false end
   return (score_of(id, record.state) or math.huge) > now
 end
 
