@@ -25,10 +25,10 @@ local function wait_until(id, record, due)
   move(id, record, 'pending', due)
 end
 
--- Makes a change, gives the slots that it freed to those who wait for them, and rings the doorbell if it has made a task the earliest; `move` and `write` note the
--- `soonest`. If the fleet runs more than one code, due tasks may have been left to other listeners: then only tasks
--- that are not due yet are compared. If none of the changed tasks was pending before, one look afterwards is
--- enough, and only if one is pending now.
+-- Makes a change, gives the slots that it freed to those who wait for them, and rings the doorbell if it has made a
+-- task the earliest; `move` and `write` note the `soonest`. If the fleet runs more than one code, due tasks may have
+-- been left to other listeners: then only tasks that are not due yet are compared. If none of the changed tasks was
+-- pending before, one look afterwards is enough, and only if one is pending now.
 local function ring_after(change, none_waited)
   local reply
   if none_waited then

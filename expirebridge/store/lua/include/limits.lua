@@ -21,19 +21,23 @@ local read_json = uses_limits and function(key, field)
   return well and type(value) == 'table' and value or nil
 end
 
--- The limits of lanes, and of functions (`f <function>`), that were read; false if there is none.
+-- The limits that were read, by name and by lane, and those of functions (`f <function>`); false if there is none.
 local limits_read = {}
 
 -- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost has no slot at all, until
 -- it is declared again.
 local limit_of = uses_limits and function(lane)
   if limits_read[lane] == nil then
-    local limit = read_json(limits_key(), 'l ' .. string.match(lane, '^[^=]*')) or { most = 0 }
-    -- No set takes NaN as a score: a script that wrote it would stop all claims.
-    for field, value in pairs(limit) do
-      if tonumber(value) ~= tonumber(value) then limit[field] = nil end
+    local name = string.match(lane, '^[^=]*')
+    if limits_read[name] == nil then
+      local limit = read_json(limits_key(), 'l ' .. name) or { most = 0 }
+      -- No set takes NaN as a score: a script that wrote it would stop all claims.
+      for field, value in pairs(limit) do
+        if tonumber(value) ~= tonumber(value) then limit[field] = nil end
+      end
+      limits_read[name] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
     end
-    limits_read[lane] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
+    limits_read[lane] = limits_read[name]
   end
   return limits_read[lane] or nil
 end

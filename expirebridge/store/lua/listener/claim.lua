@@ -5,10 +5,10 @@
 -- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 places (most tasks to
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the
---          fingerprint of the limits of its handlers, '' if they have none, 10 the listener's fingerprint, or ''; if others live, too: 11 how many
---          listeners, and if it is to take no more than its share: 12 how many tasks it runs (else '');
---          and if it has a ledger: 13 the number of
---          the batch that must have been relayed here, or '' while nothing of it is to be claimed
+--          fingerprint of the limits of its handlers, '' if they have none, 10 the listener's fingerprint,
+--          or ''; if others live, too: 11 how many listeners, and if it is to take no more than its
+--          share: 12 how many tasks it runs (else ''); and if it has a ledger: 13 the number of the batch
+--          that must have been relayed here, or '' while nothing of it is to be claimed
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
 --          1 if nothing may be claimed until the listener is idle, because a task waits to be
 --          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose

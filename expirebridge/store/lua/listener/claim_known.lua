@@ -31,7 +31,6 @@
 
 -- Writing a note costs the server as much as looking at LOOKS_OF_A_NOTE tasks.
 local LOOKS, LOOKS_OF_A_NOTE = 250, 3
-local MINE, OTHERS, NOBODYS = 1, 2, 3
 
 local mine = string.match(ARGV[10], '^%x+')
 local set = state_set('pending')
@@ -43,10 +42,11 @@ if listeners then
   waiting, running = redis.call('ZCOUNT', set, '-inf', now), redis.call('ZCARD', state_set('running'))
 end
 
+-- Who has a function: 'mine', 'others' or 'nobody'.
 local function owner_of(func)
   if not owners[func] then
     local others, own = others_can_run(func, mine, '')
-    owners[func] = (own or not declared) and MINE or others and OTHERS or NOBODYS
+    owners[func] = (own or not declared) and 'mine' or others and 'others' or 'nobody'
   end
   return owners[func]
 end
@@ -95,11 +95,11 @@ local function take_or_leave(id, due)
   local func = string.match(values[1] or '', '^[^?]*')
   if func == '' then return take_if_due(id, due) end
   local owner, unknown, refused = owner_of(func), tonumber(values[2] or nil), values[3]
-  if owner == MINE and not (refused and string.find(refused, mine, 1, true)
+  if owner == 'mine' and not (refused and string.find(refused, mine, 1, true)
     and others_can_run(func, mine, refused)) then
     return take_unless_share(id, due, func)
   end
-  if owner == NOBODYS then
+  if owner == 'nobody' then
     if unknown and now - unknown >= UNKNOWN_LIMIT then return take_if_due(id, due) end
     if not unknown then
       note_stranded(id, func, { call = values[1], state = values[4] or 'pending', key = values[5] })

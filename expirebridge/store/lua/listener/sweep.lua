@@ -123,11 +123,12 @@ ring_after(function()
   elseif redis.call('EXISTS', holds_key()) == 1 then
     note_feature('limits') -- a plain client has set a hold: from now on claims look at holds
   end
-  local gone = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
-  if gone[1] then
+  local dead = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
+  if dead[1] then
     redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
-    forget_codes(gone)
+    forget_codes(dead)
   end
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
-return { (left <= 0 or served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1, mended }
+return { (left <= 0 or served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
+  over and math.max(over - now, 0) or -1, mended }
