@@ -22,6 +22,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet, producing, reconciling
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.lanes import declare_limits
+from expirebridge.store.commands.reconciling import EventKind
 from expirebridge.store.partitions import Partitions
 from tests.kit.colours import Ask, asking_one
 from tests.kit.steps import claim, new, server_ms, settle
@@ -217,6 +218,29 @@ async def test_a_row_gets_the_time_at_which_its_task_is_let_go(
     await ask("release", func="mail.send", spread="1m")
     assert client.zcard("expirebridge:waiting") == 0
     assert client.zrange("expirebridge:dirty", 0, -1) == [b"b"]
+
+
+@pytest.mark.parametrize("heard", [EventKind.DELETED, EventKind.EXPIRED, EventKind.LIVE])
+async def test_a_late_event_changes_no_task_that_is_let_go_later(
+    ask: Ask, store: Store, client: redis.Redis, heard: EventKind
+) -> None:
+    make(store, "a")
+    store.run(producing.make([new("b", 60_000, call=b"mail.send?[]")]))
+    store.run(producing.run_now("b"))  # this deletes its key
+    await ask("hold", func="mail.send")
+    taken(store)
+    await ask("release", func="mail.send", spread="1m")
+    due = client.zscore("expirebridge:pending", "b")
+    name = b"b:?mail.send?[]"
+    if heard is EventKind.LIVE:
+        assert store.run(reconciling.find_unexplained([name], heard)) == set()
+    hint = reconciling.KeyEvent(name, "b", b"mail.send?[]", heard)
+    store.run(reconciling.adopt([hint], Settings()))
+    assert client.zscore("expirebridge:pending", "b") == due
+    client.delete(name)
+    hint = reconciling.KeyEvent(name, "b", b"mail.send?[]", EventKind.DELETED)
+    store.run(reconciling.adopt([hint], Settings()))
+    assert client.zrange("expirebridge:cancelled", 0, -1) == [b"b"]
 
 
 async def test_a_spread_that_is_no_time_is_refused(ask: Ask) -> None:
