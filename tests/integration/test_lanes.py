@@ -409,14 +409,17 @@ def test_a_tenant_with_more_weight_has_more_turns(store: Store, client: redis.Re
     assert "".join(id[0] for id in order[:5]) in {"bsbbs", "sbbsb", "bbsbb"}
 
 
-def test_a_tenant_that_has_just_had_a_turn_does_not_come_first_again(store: Store) -> None:
+@pytest.mark.parametrize("name", ["x", ""])
+def test_a_tenant_that_has_just_had_a_turn_does_not_come_first_again(
+    store: Store, name: str
+) -> None:
     declare(store, FAIR)
-    make_of(store, "x", "x1", "x2")
+    make_of(store, name, "x1", "x2")
     make_of(store, "y", "y1")
     assert taken(store) == ["x1"]
     end(store, "x1")
     assert taken(store) == ["x2"]
-    make_of(store, "x", "x3")
+    make_of(store, name, "x3")
     assert taken(store) == []
     make_of(store, "z", "z1")
     assert taken(store) == []

@@ -22,7 +22,7 @@ local take_turn = uses_limits and function(lane, tenant)
   local weight = tonumber(redis.pcall('HGET', weights_key(), string.match(lane, '^[^=]*') .. ' ' .. tenant) or nil)
   local share = weight and weight > 0 and 1 / weight or 1
   redis.call('ZREMRANGEBYSCORE', shares_key(lane), '-inf', start)
-  redis.call('ZADD', shares_key(lane), start, '')
+  redis.call('ZADD', shares_key(lane), start, '\n')
   redis.call('ZINCRBY', turns_key(lane), string.format('%.17g', share), tenant)
 end
 

@@ -15,14 +15,15 @@
 local touched, gone = {}, { lane = {}, queue = {} }
 
 -- A limit may be fair: then those that wait are in a queue for each tenant, too, and the tenants take turns. The sorted
--- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '', and of
--- tenants that do not wait now, but have had more than their share: those are forgotten when it has passed them.
+-- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '\n', which
+-- no tenant has as its name, and of tenants that do not wait now, but have had more than their share: those are
+-- forgotten when it has passed them.
 
 -- Puts a task into its tenant's queue, and the tenant into line if it is the first.
 local join_queue = uses_limits and function(id, lane, tenant, due)
   redis.call('ZADD', tenant_key(lane, tenant), due, id)
   if redis.call('ZSCORE', turns_key(lane), tenant) then return end
-  local latest, own = redis.call('ZSCORE', shares_key(lane), ''), redis.call('ZSCORE', shares_key(lane), tenant)
+  local latest, own = redis.call('ZSCORE', shares_key(lane), '\n'), redis.call('ZSCORE', shares_key(lane), tenant)
   local start = math.max(tonumber(latest or nil) or 0, tonumber(own or nil) or 0)
   redis.call('ZADD', turns_key(lane), string.format('%.17g', start), tenant)
 end
