@@ -712,3 +712,38 @@ def test_a_deleted_key_cancels_what_keeps_its_ordered_slot_for_a_retry(
     store.run(reconciling.adopt([hint], Settings()))
     assert members(client, "cancelled") == ["a"]
     assert taken(store) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [TWO_IN_ALL[0], ("l mail.send", b'{"most":1}')],
+        [
+            ("f mail.send", b'[["each",0,"to",null],["mail.send"]]'),
+            ("l each", b'{"most":2}'),
+            ("l mail.send", b'{"most":1,"fair":true}'),
+        ],
+    ],
+)
+def test_of_ticks_that_are_due_in_one_claim_the_last_waits(
+    store: Store, client: redis.Redis, fields: list[Field]
+) -> None:
+    declare(store, fields)
+    make(store, "a")
+    assert taken(store) == ["a"]
+    due_series(store, client)
+    ticks = [f"s@{due}" for due in range(3)]
+    for due, tick in enumerate(ticks):
+        client.hset(f"{PREFIX}task:{tick}", mapping={"call": "mail.send?[1]", "tick": due})
+        client.zadd(PREFIX + "pending", {tick: due})
+    claim(store)
+    claim(store)  # the last one has the slot that the one before it gave up
+    [last] = members(client, "waiting")
+    assert members(client, "queue:mail.send") == [last]
+    assert len(members(client, "cancelled")) == 3
+    assert client.hget(PREFIX + "series:s", "missed") == b"3"
+    assert client.zscore(PREFIX + "lanes", "mail.send") == 2
+    assert client.zscore(PREFIX + "lanes", "each=1") in {None, 2}
+    assert store.run(reconciling.sweep(Settings())).mended == 0
+    end(store, "a")
+    assert taken(store) == [last]
