@@ -209,6 +209,7 @@ def test_a_task_that_waits_too_long_fails(store: Store, client: redis.Redis) -> 
     declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1,"wait":300000}')])
     make(store, "a", "b")
     taken(store)
+    client.hset(PREFIX + "task:b", "parked", 0)
     client.zadd(PREFIX + "waits", {"b": 0})
     store.run(reconciling.sweep(Settings()))
     task = store.run(producing.get("b"))
@@ -217,6 +218,21 @@ def test_a_task_that_waits_too_long_fails(store: Store, client: redis.Redis) -> 
         "failed", "waited longer than 300 s for a slot of mail.send"
     )  # fmt: skip
     assert members(client, "queue:mail.send") == members(client, "waits") == []
+
+
+def test_a_longer_wait_counts_for_those_that_wait_already(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1,"wait":300000}')])
+    make(store, "a", "b")
+    taken(store)
+    parked = server_ms(client) - 400_000
+    client.hset(PREFIX + "task:b", "parked", parked)
+    client.zadd(PREFIX + "waits", {"b": parked + 300_000})
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"most":1,"wait":3600000}')])
+    store.run(reconciling.sweep(Settings()))
+    assert members(client, "waiting") == ["b"]
+    assert client.zscore(PREFIX + "waits", "b") == parked + 3_600_000
 
 
 def test_a_task_whose_slot_was_taken_back_waits_no_longer_than_any_other(

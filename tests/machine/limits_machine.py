@@ -427,7 +427,8 @@ class LimitsMachine(RuleBasedStateMachine):
     def run_out(self, id: str, ends: str) -> None:
         """A lease ends, a grant that no listener took, or the longest wait."""
         self._beat()
-        self.client.zadd(f"{PREFIX}:{ends}", {id: 0}, xx=True)
+        if self.client.zadd(f"{PREFIX}:{ends}", {id: 0}, xx=True, ch=True) and ends == "waits":
+            self.client.hset(f"{PREFIX}:task:{id}", "parked", 0)
         self._sweep()
 
     @rule()

@@ -55,9 +55,12 @@ end
 
 local fail_waiting = uses_limits and function(id, keep_failed)
   redis.call('ZREM', waits_key(), id)
-  local record = read(id, { 'queue' })
+  local record = read(id, { 'queue', 'parked' })
   local longest = record and record.state == 'waiting' and record.queue and longest_in(record.queue)
   if not longest then return end
+  -- The limit may allow a longer wait than when this one began.
+  local ends = (tonumber(record.parked) or 0) + longest
+  if ends > now then return redis.call('ZADD', waits_key(), ends, id) end
   finish(id, record, 'failed', keep_failed, 'error',
     'waited longer than ' .. string.format('%.14g', longest / 1000) .. ' s for a slot of ' .. record.queue)
 end
