@@ -70,7 +70,10 @@ def read_recent(operations: Operations) -> Steps[RecentTasks]:
 
 
 def _late(task: Task) -> float | None:
-    return (task.started - task.due).total_seconds() if task.started else None
+    """Its lateness in seconds; nobody was late while it waited for slots."""
+    if task.started is None:
+        return None
+    return max((task.started - task.due).total_seconds() - task.waited, 0)
 
 
 def _took(task: Task) -> float | None:

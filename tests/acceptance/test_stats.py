@@ -67,6 +67,17 @@ def test_stats_tell_states_and_how_each_function_did(url: str) -> None:
     assert "orders.rate" in recent
 
 
+def test_nobody_is_late_while_it_waits_for_a_slot(
+    bridge: Bridge, store: Store, client: redis.Redis, url: str
+) -> None:
+    task = bridge.make_task("mail.send", [1], 0)
+    end_due_tasks(store, "succeeded", "")
+    record = f"expirebridge:task:{task.id}"
+    client.hincrby(record, "due", -60_000)
+    client.hset(record, "waited", 59_000)
+    assert 1 <= invoke_json("stats", url=url)["lateness"]["p99"] < 30
+
+
 @pytest.mark.usefixtures("busy")
 def test_top_in_a_pipe_is_one_picture_without_colours(url: str) -> None:
     result = run("top", url=url)
