@@ -319,6 +319,24 @@ def test_a_rate_that_was_raised_holds_at_once(store: Store, client: redis.Redis)
     assert members(client, "queue:mail.send") == ["c"]
 
 
+@pytest.mark.parametrize("stored", [None, "inf"])
+def test_looks_at_a_rate_that_was_raised_do_not_put_its_next_start_off(
+    store: Store, client: redis.Redis, stored: str | None
+) -> None:
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":1}')])
+    make(store, "a", "b", "c")
+    assert taken(store) == ["a"]
+    if stored:
+        client.execute_command("ZADD", PREFIX + "rates", stored, "mail.send")
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":50000,"burst":1}')])
+    started: list[str] = []
+    latest = server_ms(client) + 10_000
+    while len(started) < 2 and server_ms(client) < latest:
+        store.run(reconciling.sweep(Settings()))
+        started += taken(store)
+    assert started == ["b", "c"]
+
+
 @pytest.mark.parametrize("heard", ["deleted", "expired"])
 def test_a_late_event_of_its_key_changes_no_task_that_was_granted_a_start(
     store: Store, client: redis.Redis, heard: str

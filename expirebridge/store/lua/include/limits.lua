@@ -103,10 +103,14 @@ local rest_of = uses_limits and function(lane) return 'rest ' .. lane end
 local rate_score = uses_limits and function(name) return tonumber(redis.pcall('ZSCORE', rates_key(), name) or nil) or 0 end
 
 -- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
--- the burst ahead, but while the lane rests, or after the rate was raised, or the clock went back. Of these only the
--- rest counts.
+-- the burst ahead, but while the lane rests. It was further ahead if the rate was raised, or the clock went back; that is
+-- written once, or each look would put the next start off again.
 local arrival_of = uses_limits and function(lane, limit)
-  local arrival = math.min(math.max(rate_score(lane), now_us), now_us + burst_of(limit) * limit.interval)
+  local arrival, latest = math.max(rate_score(lane), now_us), now_us + burst_of(limit) * limit.interval
+  if arrival > latest then
+    arrival = latest
+    change_lane('ZADD', rates_key(), string.format('%.0f', latest), lane)
+  end
   return math.max(arrival, rate_score(rest_of(lane)))
 end
 
