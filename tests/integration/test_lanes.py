@@ -15,7 +15,7 @@ from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weight
 from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.series import due_series
-from tests.kit.steps import claim, new, server_ms, settle
+from tests.kit.steps import beating, claim, new, server_ms, settle
 
 PREFIX = "expirebridge:"
 Field = tuple[str, bytes]
@@ -379,6 +379,75 @@ def test_a_sweep_notes_how_many_a_lane_has(store: Store, client: redis.Redis) ->
     client.zadd(PREFIX + "lanes", {"mail.send": 7})
     assert store.run(reconciling.sweep(Settings())).mended == 1
     assert members(client, "lanes") == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("DEL", "queue:mail.send"),
+        ("HSET", "task:c", "queue", "elsewhere"),
+        ("HDEL", "task:c", "queue"),
+        ("SET", "queue:mail.send", "x"),
+        ("DEL", "turns:mail.send"),
+        ("SET", "turns:mail.send", "x"),
+        ("SET", "shares:mail.send", "x"),
+        ("DEL", "queue:mail.send\t1"),
+        ("SET", "queue:mail.send\t1", "x"),
+        ("HSET", "task:c", "due", "nan"),
+        ("HSET", "task:c", "due", "1e400"),
+        ("HSET", "task:c", "waited", "nan"),
+        ("HSET", "task:c", "parked", "-1e400"),
+    ],
+)
+@pytest.mark.parametrize("fair", [False, True])
+def test_a_task_whose_queue_another_client_damaged_does_not_wait_for_ever(
+    store: Store, client: redis.Redis, damage: tuple[str, ...], *, fair: bool
+) -> None:
+    by_turn = [
+        ("f mail.send", b'[["mail.send",null,null,null,0,"to"]]'),
+        ("l mail.send", b'{"most":2,"fair":true}'),
+    ]
+    declare(store, by_turn if fair else TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    assert taken(store) == ["a", "b"]
+    command, key, *values = damage
+    if command == "SET":
+        client.delete(PREFIX + key)
+    client.execute_command(command, PREFIX + key, *values)
+    make(store, "d")
+    end(store, "a", "b")
+    store.run(reconciling.sweep(Settings()))
+    assert sorted(taken(store) + taken(store)) == ["c", "d"]
+    end(store, "c", "d")
+    assert members(client, "waiting") == members(client, "lanes") == []
+    assert store.run(reconciling.sweep(Settings())).mended == 0
+
+
+def test_garbage_in_the_pace_of_a_release_lets_all_go(store: Store, client: redis.Redis) -> None:
+    client.hset(PREFIX + "holds", "func mail.send", "")
+    store.run(reconciling.sweep(Settings()))
+    make(store, "a", "b")
+    assert taken(store) == []
+    client.hdel(PREFIX + "holds", "func mail.send")
+    client.hset(PREFIX + "limits", "p hold func mail.send", "nan nan")
+    store.run(reconciling.sweep(Settings()))
+    assert taken(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("way", ["lapse", "released"])
+def test_a_task_that_ran_is_due_again_although_its_due_time_is_no_number(
+    store: Store, client: redis.Redis, way: str
+) -> None:
+    beating(store)
+    make(store, "a")
+    assert taken(store) == ["a"]
+    client.hset(PREFIX + "task:a", "due", "nan")
+    if way == "lapse":
+        client.zadd(PREFIX + "running", {"a": 1})
+        store.run(reconciling.sweep(Settings()))
+    else:
+        end(store, "a", outcome=way)
+    assert taken(store, "u") == ["a"]
 
 
 def test_holds_keep_tasks_back_and_a_plain_command_sets_one(

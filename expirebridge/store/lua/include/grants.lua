@@ -17,11 +17,11 @@ local ready = { count = 0, due = math.huge, own = 0 }
 
 -- Notes that a tenant has had its turn: the next one is later by a share, the less the more weight it has.
 local take_turn = uses_limits and function(lane, tenant)
-  local start = redis.call('ZSCORE', turns_key(lane), tenant)
+  local start = change_lane('ZSCORE', turns_key(lane), tenant)
   if not start then return end
   local weight = tonumber(redis.pcall('HGET', weights_key(), string.match(lane, '^[^=]*') .. ' ' .. tenant) or nil)
   local share = weight and weight > 0 and 1 / weight or 1
-  redis.call('ZREMRANGEBYSCORE', shares_key(lane), '-inf', start)
+  change_lane('ZREMRANGEBYSCORE', shares_key(lane), '-inf', start)
   redis.call('ZADD', shares_key(lane), start, '\n')
   redis.call('ZINCRBY', turns_key(lane), string.format('%.17g', share), tenant)
 end
@@ -51,12 +51,12 @@ end
 
 -- The id that is next in a lane, behind those that were given a slot; or nil. Second, its tenant, if the lane is fair.
 local next_in_line = uses_limits and function(lane, given)
-  local tenant = given.by_turn and redis.call('ZRANGE', turns_key(lane), 0, 0)[1]
+  local tenant = given.by_turn and change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
   while tenant do
-    local id = redis.call('ZRANGE', tenant_key(lane, tenant), 0, 0)[1]
+    local id = change_lane('ZRANGE', tenant_key(lane, tenant), 0, 0)[1]
     if id then return id, tenant end
     redis.call('ZREM', turns_key(lane), tenant)
-    tenant = redis.call('ZRANGE', turns_key(lane), 0, 0)[1]
+    tenant = change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
   end
   if given.by_turn then
     -- Those that have no tenant came before the limit was fair.
@@ -65,7 +65,7 @@ local next_in_line = uses_limits and function(lane, given)
   end
   if not given.heads[1] then
     local from = #given.ids
-    given.heads = redis.call('ZRANGE', queue_key(lane), from, from + HEADS - 1)
+    given.heads = change_lane('ZRANGE', queue_key(lane), from, from + HEADS - 1)
   end
   return table.remove(given.heads, 1)
 end
@@ -80,11 +80,11 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
     leave_tenant(lane, tenant, id)
   end
   if not waits then
-    counted.queue[lane] = count_queue(lane) - redis.call('ZREM', queue_key(lane), id)
+    counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
     return false
   end
-  local due = math.max(tonumber(known[4]) or now, opening > now and opening or 0)
-  local waited = (tonumber(known[6]) or 0) + math.max(opening - (tonumber(known[5]) or now), 0)
+  local due = math.max(number_up_to(now, known[4]) or now, opening > now and opening or 0)
+  local waited = (number_up_to(now, known[6]) or 0) + math.max(opening - (number_up_to(now, known[5]) or now), 0)
   local fields, pace = { 'waited', string.format('%.0f', waited) }, counted.pace[lane]
   if pace then
     -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.

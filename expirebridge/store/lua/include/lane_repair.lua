@@ -9,7 +9,7 @@
 
 -- The sweep's part in limits: grants that nobody took, waits that are too long, and places that are wrong.
 
-local LANES_AT_ONCE, MEMBERS_AT_ONCE, HOLDS_AT_ONCE = 50, 20, 200
+local LANES_AT_ONCE, MEMBERS_AT_ONCE, HOLDS_AT_ONCE, WAITING_AT_ONCE = 50, 20, 200, 50
 local NOT_TAKEN = 'no listener took it while it had its slot'
 -- Places in lanes that were wrong: an interrupted script, or another client.
 local mended = 0
@@ -42,8 +42,7 @@ local take_back = uses_limits and function(id)
     if known[1] ~= lane then redis.call('ZADD', grants_key(), now, id) end
     return drop_last_slot(id, known[1], lane)
   end
-  local due = tonumber(known[3]) or now
-  redis.call('ZADD', state_set('waiting'), math.min(due, now), id)
+  redis.call('ZADD', state_set('waiting'), number_up_to(now, known[3]) or now, id)
   change_lane('ZADD', queue_key(lane), now, id)
   counted.queue[lane] = nil
   redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'parked', now, 'error', NOT_TAKEN)
@@ -100,6 +99,34 @@ local mend_lane = uses_limits and function(lane, load)
   if waiting > 0 and opening_of(lane) then touched[lane] = true end
 end
 
+-- True if a task is in the queue that its record names and, if the lane is fair, in that of its tenant, whose turn comes.
+local is_queued = uses_limits and function(id)
+  local known = redis.pcall('HMGET', record_key(id), 'queue', 'tenant')
+  local lane, tenant = known[1], known[2]
+  if known.err or not lane or not change_lane('ZSCORE', queue_key(lane), id) then return false end
+  return not tenant or not (limit_of(lane) or {}).fair
+    or change_lane('ZSCORE', tenant_key(lane, tenant), id) and change_lane('ZSCORE', turns_key(lane), tenant)
+end
+
+-- Lets tasks be claimed anew that no queue has: nobody would ever grant them a slot. Another client has changed the
+-- queue, or the record.
+local requeue_lost = uses_limits and function(cursor, keep_failed)
+  local page = redis.call('ZSCAN', state_set('waiting'), cursor, 'COUNT', WAITING_AT_ONCE)
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    if not is_queued(id) then
+      local record = read(id)
+      if not record then
+        fail_broken(id, 'waiting', keep_failed)
+      elseif not repair_place(id, record, 'waiting', keep_failed) then
+        move(id, record, 'pending', number_up_to(now, page[2][i + 1]))
+      end
+      mended = mended + 1
+    end
+  end
+  return page[1]
+end
+
 -- Removes the holds that are over, and lets go what they held.
 local forget_ended_holds = uses_limits and function()
   local fields = redis.pcall('HGETALL', holds_key())
@@ -111,6 +138,9 @@ local forget_ended_holds = uses_limits and function()
     end
   end
 end
+
+-- Where a scan continues: what another client may have written there begins anew.
+local cursor_of = uses_limits and function(stored) return string.match(stored or '', '^%d+$') or '0' end
 
 local mend_lanes = uses_limits and function(lease, keep_failed)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', grants_key(), '-inf', now - lease, 'LIMIT', 0, 100)) do
@@ -125,11 +155,11 @@ local mend_lanes = uses_limits and function(lease, keep_failed)
   for _, lane in ipairs(change_lane('ZRANDMEMBER', held_key(), HOLDS_AT_ONCE)) do
     if opening_of(lane) then touched[lane] = true end
   end
-  local known = redis.pcall('HMGET', limits_key(), 'cursor', 'changed')
+  local known = redis.pcall('HMGET', limits_key(), 'cursor', 'changed', 'waiting')
   if known.err then return end
-  local page = change_lane('ZSCAN', lanes_key(), string.match(known[1] or '', '^%d+$') or '0', 'COUNT', LANES_AT_ONCE)
+  local page = change_lane('ZSCAN', lanes_key(), cursor_of(known[1]), 'COUNT', LANES_AT_ONCE)
   for i = 1, #page[2], 2 do mend_lane(page[2][i], page[2][i + 1]) end
-  redis.call('HSET', limits_key(), 'cursor', page[1])
+  redis.call('HSET', limits_key(), 'cursor', page[1], 'waiting', requeue_lost(cursor_of(known[3]), keep_failed))
   is_hurried = known[2] and page[1] ~= '0'
   if known[2] and not is_hurried then redis.call('HDEL', limits_key(), 'changed') end
 end

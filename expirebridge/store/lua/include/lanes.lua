@@ -21,9 +21,9 @@ local touched, gone = {}, { lane = {}, queue = {} }
 
 -- Puts a task into its tenant's queue, and the tenant into line if it is the first.
 local join_queue = uses_limits and function(id, lane, tenant, due)
-  redis.call('ZADD', tenant_key(lane, tenant), due, id)
-  if redis.call('ZSCORE', turns_key(lane), tenant) then return end
-  local latest, own = redis.call('ZSCORE', shares_key(lane), '\n'), redis.call('ZSCORE', shares_key(lane), tenant)
+  change_lane('ZADD', tenant_key(lane, tenant), due, id)
+  if change_lane('ZSCORE', turns_key(lane), tenant) then return end
+  local latest, own = change_lane('ZSCORE', shares_key(lane), '\n'), change_lane('ZSCORE', shares_key(lane), tenant)
   local start = math.max(tonumber(latest or nil) or 0, tonumber(own or nil) or 0)
   redis.call('ZADD', turns_key(lane), string.format('%.17g', start), tenant)
 end
@@ -31,11 +31,11 @@ end
 -- Takes an id out of its tenant's queue, and the tenant out of line if it was the last.
 local leave_tenant = uses_limits and function(lane, tenant, id)
   local queue = tenant_key(lane, tenant)
-  redis.call('ZREM', queue, id)
+  change_lane('ZREM', queue, id)
   if redis.call('EXISTS', queue) == 1 then return end
-  local start = redis.call('ZSCORE', turns_key(lane), tenant)
-  redis.call('ZREM', turns_key(lane), tenant)
-  if start then redis.call('ZADD', shares_key(lane), start, tenant) end
+  local start = change_lane('ZSCORE', turns_key(lane), tenant)
+  change_lane('ZREM', turns_key(lane), tenant)
+  if start then change_lane('ZADD', shares_key(lane), start, tenant) end
 end
 
 -- Takes tasks out of the queue of a lane.

@@ -1,6 +1,7 @@
 -- include names
 -- include clock
 -- include holds
+-- include records
 -- include format
 
 -- The hash `limits` is what the handlers of listeners declared:
@@ -13,6 +14,7 @@
 --   p <hold>       while what a hold kept back is let go over a time: the ms at which the next is due, and the ms
 --                  between two
 --   cursor         how far the sweeps have gone over the lanes, `changed` is there until they have seen all of a change
+--   waiting        how far they have gone over the tasks that wait
 --   d <word>       there if the declaration with this fingerprint was written
 local read_json = uses_limits and function(key, field)
   local text = redis.pcall('HGET', key, field)
@@ -127,7 +129,8 @@ local opening_of = uses_limits and function(lane)
     if pace == nil then
       local text = redis.pcall('HGET', limits_key(), 'p ' .. lane)
       local at, each = string.match(type(text) == 'string' and text or '', '^(%S+) (%S+)$')
-      pace = tonumber(at) and tonumber(each) and { at = tonumber(at), each = tonumber(each) } or false
+      at, each = number_up_to(2 ^ 53, at), number_up_to(2 ^ 53, each)
+      pace = at and each and { at = at, each = each } or false
       counted.pace[lane] = pace
     end
     -- Another client may have written any number.

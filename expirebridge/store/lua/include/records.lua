@@ -48,6 +48,13 @@ local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 
 -- length is checked when an id is made.
 local function is_id(id) return string.find(id, '^[%w_.:@-]+$') ~= nil end
 
+-- A number from a record, at least 0 and at most `most`; nil if there is none. Another client may have written NaN
+-- there, which no set takes as a score: the script would fail each time.
+local function number_up_to(most, text)
+  local number = tonumber(text or nil)
+  return number and number == number and math.max(math.min(number, most), 0) or nil
+end
+
 -- The successor of a running task, from its record; nil if another client overwrote it.
 local function read_next(packed)
   local well, task = pcall(cmsgpack.unpack, packed)
