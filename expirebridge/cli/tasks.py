@@ -118,7 +118,7 @@ def put_off(
 
 
 def pause(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Pause a waiting task, or all tasks with a tag. The remaining time is kept.
+    """Pause a task, or all tasks with a tag. The remaining time is kept.
 
     Example: expirebridge pause order-17
     """
@@ -302,7 +302,7 @@ def list_(
 ) -> None:
     """List tasks.
 
-    Waiting tasks come soonest first, finished ones latest first. Times are ISO 8601 with a zone.
+    Unfinished tasks come soonest first, finished ones latest first. Times are ISO 8601 with a zone.
 
     Example: expirebridge list --state failed --func mail.send
 

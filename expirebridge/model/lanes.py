@@ -25,6 +25,8 @@ class DeclaredLimit:
     """Seconds after which a task that waits fails. None: it waits on."""
     fair: bool = False
     """True if the values of an argument take turns at its slots."""
+    ordered: bool = False
+    """True if the tasks of a lane run in the order of their due times."""
     functions: tuple[str, ...] = ()
     """The functions that it limits."""
 
@@ -34,7 +36,8 @@ class DeclaredLimit:
             burst = f", {self.burst} at once" if (self.burst or 1) > 1 else ""
             return f"one start every {human(self.interval)}{burst}"
         wait = f", waits {human(self.wait)} at most" if self.wait is not None else ""
-        return f"{self.most} at once{wait}"
+        who = ", in order" if self.ordered else ", by turns" if self.fair else ""
+        return f"{self.most} at once{who}{wait}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -272,7 +272,7 @@ def _read(
 
 
 def _order(source: Source, task: Task) -> float:
-    """Waiting tasks come soonest first, finished ones latest first; those of a tag as they come."""
+    """Unfinished tasks come soonest first, finished ones latest first; a tag's as they come."""
     if source is None:
         return 0
     if source.finished:

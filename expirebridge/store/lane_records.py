@@ -23,6 +23,7 @@ def limit_from(name: str, raw: bytes | None, functions: Sequence[str] = ()) -> D
         burst=None if interval is None else max(int(burst or 1), 1),
         wait=None if wait is None else wait / 1000,
         fair=spec.get("fair") is True,
+        ordered=spec.get("ordered") is True,
         functions=tuple(functions),
     )
 

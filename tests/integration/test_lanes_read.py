@@ -11,6 +11,7 @@ from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, inspection
+from expirebridge.store.commands.lanes import declare_limits
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.waiting import declare, hold_slots, park
 
@@ -61,6 +62,15 @@ async def test_where_nothing_is_limited_there_is_nothing(
 def test_a_number_of_lanes_that_cannot_be_is_refused(bridge: Bridge, lanes: int) -> None:
     with pytest.raises(InvalidTask, match="lanes="):
         bridge.limits(lanes=lanes)
+
+
+def test_a_limit_says_who_gets_its_slots(bridge: Bridge, store: Store) -> None:
+    fields = [("f a.b", b'[["one"],["two"]]')]
+    fields += [("l one", b'{"most":1,"ordered":true}'), ("l two", b'{"most":5,"fair":true}')]
+    store.run(declare_limits("aa", fields))
+    one, two = bridge.limits().limits
+    assert (one.ordered, one.fair, two.ordered, two.fair) == (True, False, False, True)
+    assert [str(one), str(two)] == ["1 at once, in order", "5 at once, by turns"]
 
 
 @pytest.mark.usefixtures("due")
@@ -162,8 +172,8 @@ def test_the_doctor_names_fair_limits_that_make_nobody_wait(
     assert finding is not None
     assert finding.level is Level.WARNING
     assert finding.message == (
-        "fair limits without effect: all (40 at once); the listeners run 40 at once in all, so "
-        "none waits for a slot"
+        "fair limits without effect: all (40 at once, by turns); the listeners run 40 at once in "
+        "all, so none waits for a slot"
     )
     # Of this one nobody knows how many it runs.
     store.run(claiming.heartbeat("three", 10, [], code="aa"))

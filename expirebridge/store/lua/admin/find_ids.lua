@@ -6,7 +6,7 @@
 --          6 most ids to find
 -- returns  the rank to go on from (-1: no more), how many were looked at, then the ids
 --
--- Waiting tasks come soonest first, finished ones latest first, as in `list`.
+-- Unfinished tasks come soonest first, finished ones latest first, as in `list`.
 
 -- include names
 -- include records
