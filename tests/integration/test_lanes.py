@@ -790,11 +790,10 @@ def test_a_script_that_is_interrupted_leaves_no_slot_too_few(
     make_of(store, "x", "a", "b", "c")
     make_of(store, "y", "d")
     assert taken(store) == ["a", "b"]
-    client.rename(PREFIX + "queue:all\ty", "kept")
-    client.set(PREFIX + "queue:all\ty", "what")
+    client.set(PREFIX + "grants", "what")
     with pytest.raises(ScriptFailed):
         end(store, "a", "b")
-    client.rename("kept", PREFIX + "queue:all\ty")
+    client.delete(PREFIX + "grants")
     assert client.hget(PREFIX + "task:c", "slots") is None
     store.run(reconciling.sweep(Settings()))
     assert sorted(taken(store)) == ["c", "d"]
