@@ -5,6 +5,7 @@ from typing import Any
 
 import redis
 
+from expirebridge import AsyncBridge
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, inspection, reconciling
@@ -12,11 +13,14 @@ from expirebridge.store.commands import fleet as fleet_commands
 from expirebridge.store.commands.claiming import HeartbeatReply
 from expirebridge.store.commands.fleet import FleetListener
 from tests.kit.steps import age, beat_without_code, server_ms
-from tests.kit.witness import listening
+from tests.kit.witness import Witness, listening
 
 LEASE = 10.0
 META, FLEET = "expirebridge:meta", "expirebridge:fleet"
 OLD, NEW = {"mail.send": "(to)"}, {"mail.send": "(to, subject)", "mail.read": "()"}
+
+
+async def note() -> None: ...
 
 
 def beat(store: Store, listener: str, code: str, functions: int = 0) -> HeartbeatReply:
@@ -221,3 +225,24 @@ def test_a_fleet_s_concurrency_is_known_if_all_say_it(store: Store) -> None:
 async def test_a_listener_says_its_concurrency(settings: Settings, store: Store) -> None:
     async with listening(replace(settings, concurrency=7)):
         assert store.run(fleet_commands.read_fleet(LEASE)).concurrency == 7
+
+
+async def test_claims_of_a_mixed_fleet_announce_nothing_if_somebody_has_each_function(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    one, other = Witness(), Witness()
+    async with listening(settings, one, note=note), listening(settings, other, tell=note):
+        with client.pubsub(ignore_subscribe_messages=True) as rings:
+            for number in range(4):
+                await async_bridge.make_task("test.note", [], 0)
+                await async_bridge.make_task("test.tell", [], 0)
+                await one.until_ended(number + 1)
+                await other.until_ended(number + 1)
+                if number == 0:  # both have joined
+                    rings.subscribe("expirebridge:doorbell:1")
+            client.publish("expirebridge:doorbell:1", "over")
+            heard = list[Any]()
+            while not heard or heard[-1] != b"over":
+                message = rings.get_message(timeout=5)
+                heard += [message["data"]] if message else []
+    assert b"beat" not in heard

@@ -229,7 +229,8 @@ def test_many_tasks_that_nobody_knows_are_passed_over_until_few_are_left(clock: 
     asked(scan)
     answer(scan, tasks=["mail.other"])
     assert (code.stranded, scan.active) == (True, True)
-    assert code.text == f"{code.fingerprint.digest} =100 ?"
+    assert code.text == f"{code.fingerprint.digest} ?"
+    assert code.beat == f"{code.fingerprint.digest} ? =100"
     for left, stranded in ((50, True), (49, False)):
         scan.start_over()
         asked(scan)

@@ -38,9 +38,14 @@ class CodeVersion:
 
     @property
     def text(self) -> str:
-        """The argument for scripts: fingerprint, concurrency, and a mark if tasks are stranded."""
-        words = f"{self.fingerprint.digest} {fleet.CONCURRENCY}{self._concurrency}"
-        return f"{words} {STRANDED}" if self.stranded or self.withholds else words
+        """The argument for claims: the fingerprint, with a mark if tasks are stranded."""
+        digest = self.fingerprint.digest
+        return f"{digest} {STRANDED}" if self.stranded or self.withholds else digest
+
+    @property
+    def beat(self) -> str:
+        """The argument for heartbeats: the same, and the concurrency."""
+        return f"{self.text} {fleet.CONCURRENCY}{self._concurrency}"
 
     def knows(self, func: str) -> bool:
         """True if this listener has a handler of this name."""
@@ -135,7 +140,7 @@ class Leases:
         answered, self._answered = self._answered, False
         call = claiming.heartbeat(
             self._listener, self._lease, held.items(),
-            code=self._code.text, functions=len(self._code.fingerprint.shapes),
+            code=self._code.beat, functions=len(self._code.fingerprint.shapes),
         )  # fmt: skip
         reply = session.heart_store.run(call)
         if session is not self._consumer.session:

@@ -2,8 +2,8 @@
 -- Records a listener's heartbeat, and renews the leases of the claims that it holds.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, ` =` and
---          its concurrency, and ` ?` if it passes over many tasks that no listener can run,
+-- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, ` ?` if it
+--          passes over many tasks that no listener can run, and ` =` and its concurrency,
 --          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among the live ones, their number,
 --          1 if none had sent a heartbeat for half a lease, the ids that it lost (not those that it
