@@ -114,7 +114,7 @@ local OUTCOMES = {
     wait_again(id, record, 'snoozed', now + delay, text, false)
   end,
   released = function(id, record, delay, text)
-    local due = delay > 0 and now + delay or number_up_to(now, record.due) or now
+    local due = delay > 0 and now + delay or number_up_to(2 ^ 53, record.due) or now
     wait_again(id, record, 'released', due, text, false)
   end,
 }

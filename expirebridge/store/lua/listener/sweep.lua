@@ -65,7 +65,7 @@ local function lapse(id)
   note_attempt(id, 'lapsed')
   local attempt = math.max((tonumber(record.attempt) or 1) - 1, 0)
   redis.call('HSET', record_key(id), 'attempt', attempt, 'error', 'its listener died, or fell silent')
-  move(id, record, 'pending', number_up_to(now, record.due) or now)
+  move(id, record, 'pending', number_up_to(2 ^ 53, record.due) or now)
 end
 
 -- A paused task's timer has no TTL. If it is gone, a client gave it one, whose expiry was missed. A deletion that was
