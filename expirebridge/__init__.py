@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
     from expirebridge.model.limits import Limit, Rate
     from expirebridge.model.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
+    from expirebridge.model.reason import Reason
     from expirebridge.model.task import (
         Change,
         Counts,
@@ -89,6 +90,7 @@ __all__ = [
     "PartlyDone",
     "QueuePlace",
     "Rate",
+    "Reason",
     "Retry",
     "Series",
     "SeriesDeclared",
@@ -150,6 +152,7 @@ _MODULES = {
     "Outcome": "model.task",
     "QueuePlace": "model.lanes",
     "Rate": "model.limits",
+    "Reason": "model.reason",
     "Retry": "model.policies",
     "Series": "series.state",
     "SeriesDeclared": "errors",

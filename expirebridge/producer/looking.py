@@ -7,6 +7,7 @@ from datetime import datetime
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
+from expirebridge.model.reason import Reason
 from expirebridge.model.task import Counts, LimitListing, Listing, State, Task, to_ms
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.store.commands import producing
@@ -25,6 +26,17 @@ class LookingOperations(OperationGroup):
         Finished tasks are forgotten after a while: see `docs/reference/states.md`.
         """
         return producing.get(keys.check_id(id))
+
+    def why(self, id: str) -> Steps[Reason | None]:
+        """Return why the task of this id has not run, or what became of it; None if there is none.
+
+        The listeners are asked only about a task that waits for one. Raises InvalidTask for an
+        illegal id.
+        """
+        from expirebridge.producer.reasons import find_situation  # noqa: PLC0415 - not for making tasks
+
+        found = yield from find_situation(keys.check_id(id), self._settings.lease)
+        return found.reason() if found is not None else None
 
     def list(
         self,

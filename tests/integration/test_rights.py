@@ -88,6 +88,9 @@ def look_at_lanes(url: str, client: redis.Redis) -> None:
         found = bridge.get("waits")
         assert found is not None
         assert str(found.queued) == "waits for a slot of sms=17: 1 of 1 taken, 1st in line"
+        reason = bridge.why("waits")
+        assert reason is not None
+        assert reason.text == f"{found.queued}; taken by x (gone)"
     look_at_limits(url)
 
 
@@ -97,6 +100,20 @@ def look_at_limits(url: str) -> None:
         [lane] = [one for one in bridge.limits().lanes if one.name.startswith("sms")]
     assert (lane.held, lane.waiting) == (1, 1)
     assert lane.limit is not None
+
+
+def look_for_reasons(url: str, client: redis.Redis) -> None:
+    """Ask why tasks have not run: one that is due, and one that was granted a start."""
+    with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as admin:
+        admin.make_tasks([{"func": "mail.send", "delay": at, "id": f"due{at}"} for at in (0, 60)])
+    age(client, "pending", "due0", 1000)
+    client.zadd("expirebridge:listeners", {"somebody": server_ms(client)})
+    client.hset("expirebridge:task:due60", "slots", "rate=18")
+    client.zadd("expirebridge:grants", {"due60": server_ms(client)})
+    client.hset("expirebridge:limits", "l rate", '{"interval":1000}')
+    with Bridge(url) as bridge:
+        reasons = [bridge.why(id) for id in ("due0", "due60", "nobody")]
+    assert [reason and reason.code for reason in reasons] == ["due", "rate", None]
 
 
 def hold_timer(plain: redis.Redis, key: bytes) -> None:
@@ -427,6 +444,7 @@ async def work_as(
             steer_waiting(url, client)
             produce_by_functions(url, client)
             look_at_lanes(url, client)
+            look_for_reasons(url, client)
         case LoginRole.DASHBOARD:
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
@@ -438,6 +456,7 @@ async def work_as(
             probe(url, client)
             watch(url)
             look_at_lanes(url, client)
+            look_for_reasons(url, client)
         case LoginRole.LISTENER:
             listen(url, client)
             declare(client, {"sms": {"most": 1}})

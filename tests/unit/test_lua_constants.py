@@ -9,7 +9,7 @@ from expirebridge import settings
 from expirebridge.ledger import series_ticks
 from expirebridge.model import durations, keys
 from expirebridge.model.partitions import _TAGS
-from expirebridge.producer import new_task
+from expirebridge.producer import new_task, reasons
 from expirebridge.store import series_records
 from expirebridge.store.commands import inspection, ledger
 from expirebridge.store.script_loader import SHIPPED
@@ -65,6 +65,7 @@ BOTH = [
     ("include/fleet", "UNKNOWN_LIMIT", model.UNKNOWN_LIMIT * 1000),
     ("include/fleet", "UNKNOWN_LIMIT", DAY),  # as outcome.py says it: "for a day"
     ("include/claims", "LAPSES_UNTIL_ALONE", model.LAPSES_UNTIL_ALONE),
+    ("include/claims", "LAPSES_UNTIL_ALONE", reasons.LAPSES_UNTIL_ALONE),
     ("sweep", "MAX_LAPSES", model.MAX_LAPSES),
     ("functions/include/checks", "LONGEST", durations.LONGEST * 1000),
     ("functions/include/checks", "MAX_ARGS", keys.MAX_ARGS),

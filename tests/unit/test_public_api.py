@@ -82,6 +82,7 @@ def test_the_public_names_are_these() -> None:
         "PartlyDone",
         "QueuePlace",
         "Rate",
+        "Reason",
         "Retry",
         "Series",
         "SeriesDeclared",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import expirebridge
 from expirebridge import Bridge, Settings, events
+from expirebridge.producer import reasons
 from expirebridge.settings import _ENVIRONMENT
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text(encoding="utf-8")
@@ -28,3 +29,13 @@ def test_the_events_are_there() -> None:
 
 def test_the_settings_are_there() -> None:
     assert {field.name for field in fields(Settings)} | _ENVIRONMENT.keys() <= WORDS
+
+
+def test_the_codes_of_reasons_are_there() -> None:
+    section = PAGE.partition("\n### Reasons\n")[2].partition("\n## ")[0]
+    source = Path(reasons.__file__).read_text(encoding="utf-8")
+    codes = re.findall(
+        r'(?:_reason\(\s*found, |return |code, text(?:, \w+)? = )"([a-z-]+)"', source
+    )
+    assert {"slot", "full", "no-ttl", "rests", "failed"} <= {*codes}
+    assert {*codes} == {*re.findall(r"`([a-z-]+)`", section)}

@@ -1,0 +1,15 @@
+-- include names
+
+-- Another client may have overwritten any key of a lane.
+local function count_of(result) return type(result) == 'number' and result or nil end
+
+-- Where a waiting task stands, for a reader: the lane in which it waits, slots taken, tasks before it (-1: it is not
+-- in line), and the limit, or the hold, as it was declared, or false.
+local function place_of(id, lane)
+  local held = string.match(lane, '^hold (.*)$')
+  local spec = held and redis.pcall('HGET', own_key('holds'), held)
+    or redis.pcall('HGET', own_key('limits'), 'l ' .. string.match(lane, '^[^=]*'))
+  return { lane, count_of(redis.pcall('SCARD', own_key('lane:' .. lane))) or 0,
+    count_of(redis.pcall('ZRANK', own_key('queue:' .. lane), id)) or -1,
+    type(spec) == 'string' and spec or false }
+end
