@@ -31,6 +31,7 @@ PANELS = {
         "watch": "tasks.watch",
         "beat": "tasks.beat",
         "show": "tasks.show",
+        "why": "tasks.why",
         "list": "tasks.list_",
         "cancel": "tasks.cancel",
         "reschedule": "tasks.reschedule",

@@ -1,7 +1,7 @@
 """Commands that make and find tasks."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import (
     left_out_as_data,
+    moment,
     numbers_of,
     print_counts,
     print_fields,
@@ -273,6 +274,29 @@ def show(
         not_possible(f"there is no task {id!r}")
     else:
         _show(task, as_json=as_json)
+
+
+def why(
+    id: TaskId,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a task has not run, since when, and what would change it.
+
+    The sentence may contain an argument of the task, in the name of a lane.
+
+    Example: expirebridge why order-17
+    """
+    with Bridge(url) as bridge:
+        reason = bridge.why(id)
+    if reason is None:
+        not_possible(f"there is no task {id!r}: it was never made, or has ended and was forgotten")
+    elif as_json:
+        print_json(asdict(reason))
+    else:
+        fields = {"state": reason.state, "why": reason.text, "since": moment(reason.since)}
+        fields["remedy"] = reason.remedy
+        print_fields((name, value) for name, value in fields.items() if value)
 
 
 def list_(

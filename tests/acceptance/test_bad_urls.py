@@ -46,6 +46,7 @@ WORDS: dict[str, list[str]] = {
     "show": ["a"],
     "watch": ["a", "a.b", "--ttl", "1"],
     "weight": ["a", "b", "2"],
+    "why": ["a"],
 }
 """What a command needs besides its name."""
 
