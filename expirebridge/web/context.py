@@ -19,6 +19,7 @@ from expirebridge.model.task import State, Task, from_ms, to_ms
 from expirebridge.observe.recent_tasks import SAMPLE
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.producer.operations import Operations
+from expirebridge.producer.reasons import Situation, find_situation
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection
 from expirebridge.store.partitions import AsyncPartitions
@@ -44,6 +45,10 @@ class PageContext:
     redact: Redact
     redacts: bool
     """True if something may be hidden: then what `redact` cannot look at is not shown."""
+
+    async def find(self, id: str) -> Situation | None:
+        """Read a task, and all about the reason for its state; None if there is no such task."""
+        return await self.store.run(find_situation(id, self.settings.lease))
 
     async def now(self) -> datetime:
         """The server's time, the only clock that is used."""

@@ -55,13 +55,21 @@ class LivePages:
         async def parts() -> dict[str, str]:
             nonlocal shown
             try:
-                task = await self._context.bridge.get(id)
-                if task is None:
-                    return {"task": self._context.draw(request, "gone.html")}
-                values = await task_values(self._context, task)
+                found = await self._context.find(id)
+                if found is None:
+                    return {
+                        "why": self._context.draw(request, "why.html", reason=None),
+                        "task": self._context.draw(request, "gone.html"),
+                    }
+                values = await task_values(self._context, found)
             except ServerError:
                 return {}  # the page keeps what it shows
-            drawn = {"task": self._context.draw(request, "facts.html", **values)}
+            task = found.task
+            # The reason is a part of its own: the distances in it change with each reading.
+            drawn = {
+                "why": self._context.draw(request, "why.html", **values),
+                "task": self._context.draw(request, "facts.html", **values),
+            }
             if task.state != shown:  # else a question that is open there would be closed
                 drawn["acts"] = self._context.draw(request, "acts.html", **values)
                 shown = task.state

@@ -9,7 +9,9 @@ from starlette.responses import Response
 
 from expirebridge.model import keys
 from expirebridge.model.lanes import QueuePlace, without_value
+from expirebridge.model.reason import Reason
 from expirebridge.model.task import UNCLAIMED, Task, texts_of
+from expirebridge.producer.reasons import Situation
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.overview import Overview, span_in
@@ -69,15 +71,15 @@ class TaskPages:
     async def task(self, request: Request) -> Response:
         """One task."""
         id = request.query_params.get("id", "").strip()
-        task = await self._context.bridge.get(keys.check_id(id))
-        if task is None:
+        found = await self._context.find(keys.check_id(id))
+        if found is None:
             return self._context.page(
                 request, "trouble.html", status=404, title="No such task",
                 text=f"No task has the id {id}. Finished tasks are forgotten after a while.",
             )  # fmt: skip
         return self._context.page(
             request, "task.html",
-            **await task_values(self._context, task),
+            **await task_values(self._context, found),
             told=request.query_params.get("told", ""),
         )  # fmt: skip
 
@@ -96,29 +98,38 @@ class TaskPages:
         )  # fmt: skip
 
 
-async def task_values(context: PageContext, task: Task) -> dict[str, Any]:
-    """The values for the template of a task, or for the part of it that changes."""
+async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
+    """The values for the template of a task, or for the parts of it that change."""
+    task = found.task
     shown = context.redact(task)
     return {
         "task": shown,
+        "reason": reason_of(found, shown),
         "now": await context.now(),
         "choices": actions_in(task.state),
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
-        # The name of a lane has an argument in it.
-        "queued": place_of(task, shown),
         "waits": task.state in UNCLAIMED,
         "series": series_of_tick(task),
     }
 
 
-def place_of(task: Task, shown: Task) -> QueuePlace | None:
-    """Where a task waits, without the lane's value if a redaction hides arguments."""
-    place = shown.queued
-    if place is None or (shown.args, shown.kwargs) == (task.args, task.kwargs):
-        return place
-    return replace(place, lane=without_value(place.lane))
+def reason_of(found: Situation, shown: Task) -> Reason:
+    """The reason for a task's state, without what a redaction hides: errors, and lanes' values."""
+    task, facts = found.task, found.circumstances
+    if shown.error != task.error:
+        history = tuple(replace(one, error="") for one in task.history)
+        task = replace(task, error=shown.error or "", history=history)
+    # The name of a lane has an argument in it.
+    if (shown.args, shown.kwargs) != (task.args, task.kwargs):
+        task = replace(task, queued=_without_value(task.queued))
+        facts = replace(facts, granted=_without_value(facts.granted))
+    return replace(found, circumstances=replace(facts, task=task)).reason()
+
+
+def _without_value(place: QueuePlace | None) -> QueuePlace | None:
+    return replace(place, lane=without_value(place.lane)) if place is not None else None
 
 
 def _json(value: object) -> str:
