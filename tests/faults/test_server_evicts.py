@@ -35,19 +35,19 @@ RECORDS = Fault(
 
 
 def evict(scene: Scene, policy: str, size: int) -> None:
-    """Leave the server so many bytes less than it uses until it has made them free."""
-    used = memory_of(scene.client)
+    """Leave the server so many bytes less than it uses until it has deleted keys.
+
+    How much it uses says nothing of that: buffers, of which some do not count, come and go.
+    """
+    used = int(scene.client.info("memory")["used_memory"])
     scene.client.config_set("maxmemory-policy", policy)
     scene.client.config_set("maxmemory", used - size)
-    while memory_of(scene.client) > used - size:
-        pass
+    deadline = time.monotonic() + PATIENCE
+    while not scene.client.info("stats")["evicted_keys"]:
+        assert time.monotonic() < deadline, "the server had no keys to delete"
     until_logged(ALARM, scene.folder)
     # What is left now is to stay.
     scene.client.config_set("maxmemory", 0)
-
-
-def memory_of(client: redis.Redis) -> int:
-    return int(client.info("memory")["used_memory"])
 
 
 def count(client: redis.Redis, pattern: str) -> int:
