@@ -54,6 +54,8 @@ STEPS = [
     "show a",
     "show a --json",
     "3 show nobody",
+    "why a",
+    "why a --json",
     "limits",
     "hold --tag z",
     "holds",

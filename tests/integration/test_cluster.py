@@ -460,6 +460,7 @@ def have_limits(tasks: Tasks) -> None:
     tasks.store.run(claiming.settle([Settlement("one", "limited", "succeeded")], SETTINGS))
     # One was granted the slot.
     assert {tasks.state(id) for id in ("two", "three")} == {State.PENDING, State.WAITING}
+    assert all(tasks.bridge.why(id) for id in ("one", "two", "three"))
     tasks.bridge.weight("sms", 7, 2)
     tasks.bridge.let_pass("one")
     for key in ("grants", "waits"):

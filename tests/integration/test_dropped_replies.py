@@ -53,6 +53,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.commands import (
+    circumstances,
     claiming,
     fleet,
     inspection,
@@ -814,6 +815,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "read_actions": lambda store: store.run(fleet.read_actions(10)),
     "forecast": lambda store: store.run(inspection.forecast(60, 2, sample=2)),
     "find_known": lambda store: store.run(migration.find_known(["a"])),
+    "read_circumstances": lambda store: store.run(circumstances.read_circumstances("a")),
 }
 
 
