@@ -100,14 +100,10 @@ local function write_taken()
   if not none_has_timer then redis.call('DEL', unpack(keys)) end
   redis.call('ZADD', state_set('running'), unpack(places))
   for _, task in ipairs(taken) do
-    local id, _, attempt, due, slots = unpack(task, 1, 5)
-    local fields = { 'state', 'running', 'token', token, 'attempt', attempt, 'due', due, 'started', started }
-    if slots == '' then
-      redis.call('HDEL', record_key(id), 'slots')
-    elseif slots then
-      fields[11], fields[12] = 'slots', slots
-    end
-    redis.call('HSET', record_key(id), unpack(fields))
+    local slots = task[5]
+    if slots == '' then redis.call('HDEL', record_key(task[1]), 'slots') end
+    redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
+      'due', task[4], 'started', started, unpack(slots and slots ~= '' and { 'slots', slots } or NO_LANES))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
   taken = {}
