@@ -75,13 +75,18 @@ async def test_a_function_on_hold_does_not_start_and_goes_on_in_order_when_relea
     assert taken(store) == ["a", "b"]
 
 
+async def hold_many(ask: Ask, store: Store, count: int = 150) -> None:
+    """Put so many due tasks on hold."""
+    make(store, *(f"t{number:03}" for number in range(count)))
+    await ask("hold", func="mail.send")
+    while claim(store).parked:
+        pass
+
+
 async def test_what_is_released_over_a_time_is_due_one_after_the_other(
     ask: Ask, store: Store, client: redis.Redis
 ) -> None:
-    make(store, *(f"t{number:03}" for number in range(250)))
-    await ask("hold", func="mail.send")
-    while store.run(claiming.claim("token", Settings(), places=100, idle=False)).parked:
-        pass
+    await hold_many(ask, store, 250)
     before = server_ms(client)
     assert await ask("release", func="mail.send", spread="250s") is True
     while sweep(store):
@@ -105,10 +110,7 @@ async def test_what_is_released_over_a_time_is_due_one_after_the_other(
 async def test_a_hold_or_a_release_ends_a_release_over_a_time(
     ask: Ask, store: Store, client: redis.Redis
 ) -> None:
-    make(store, *(f"t{number:03}" for number in range(150)))
-    await ask("hold", func="mail.send")
-    while store.run(claiming.claim("token", Settings(), places=100, idle=False)).parked:
-        pass
+    await hold_many(ask, store)
     await ask("release", func="mail.send", spread="1h")
     assert client.zcard("expirebridge:waiting") == 50
     await ask("hold", func="mail.send")
@@ -142,14 +144,6 @@ async def test_a_plain_hold_ends_a_release_over_a_time_once_something_waits_for_
     client.hdel(HOLDS, "func mail.send")
     sweep(store)
     assert client.zcount("expirebridge:pending", "-inf", server_ms(client)) >= 51
-
-
-async def hold_many(ask: Ask, store: Store) -> None:
-    """Put 150 due tasks on hold."""
-    make(store, *(f"t{number:03}" for number in range(150)))
-    await ask("hold", func="mail.send")
-    while claim(store).parked:
-        pass
 
 
 async def test_what_a_client_put_off_while_it_was_held_keeps_that_time(

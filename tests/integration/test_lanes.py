@@ -630,9 +630,11 @@ def test_a_fair_slot_that_nobody_took_is_given_up_and_the_other_kept_as_a_grant(
     assert (holders(client, "each=x"), holders(client, "all")) == (["a"], ["a"])
     client.zadd(PREFIX + "grants", {"a": 0})
     store.run(reconciling.sweep(Settings()))
+    assert client.hget(PREFIX + "task:a", "slots") == b"each=x"
     assert (holders(client, "each=x"), holders(client, "all")) == (["a"], [])
     assert members(client, "grants") == ["a"]
     assert run_all(store, 2) == ["a", "b"]
+    assert members(client, "lanes") == []
 
 
 def test_a_lost_meta_loses_no_slots(store: Store, client: redis.Redis) -> None:
@@ -736,26 +738,6 @@ def test_without_the_rate_only_the_busy_task_waits(
     assert not client.exists(PREFIX + "rates")
     make(store, "b")
     assert taken(store) == ["b"]
-
-
-def test_a_fair_slot_that_is_given_up_leaves_the_other_slot(
-    store: Store, client: redis.Redis
-) -> None:
-    fields = [
-        ("f mail.send", b'[["each",0,"to",null],["all",null,null,null,0,"to",null]]'),
-        ("l each", b'{"most":1}'),
-        ("l all", b'{"most":1,"fair":true}'),
-    ]
-    declare(store, fields)
-    make(store, "a", args='["x"]')
-    assert taken(store) == ["a"]
-    end(store, "a", outcome="released")
-    client.zadd(PREFIX + "grants", {"a": 0})
-    store.run(reconciling.sweep(Settings()))
-    assert client.hget(PREFIX + "task:a", "slots") == b"each=x"
-    assert taken(store) == ["a"]
-    end(store, "a")
-    assert members(client, "lanes") == []
 
 
 # What a script decides first and writes later

@@ -69,6 +69,17 @@ async def send() -> None: ...
 async def other() -> None: ...
 
 
+async def all_run_with(
+    settings: Settings, bridge: AsyncBridge, client: redis.Redis, field: str, stored: str
+) -> None:
+    """Write a field of the limits by hand beside a listener: all tasks succeed."""
+    witness = Witness()
+    async with listening(settings, witness, send=send, other=other):
+        client.hset("expirebridge:limits", field, stored)
+        await bridge.make_tasks([*SENDS, {"func": "test.other", "delay": 0}])
+        await witness.until_ended(4, End.SUCCEEDED)
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -81,11 +92,7 @@ async def other() -> None: ...
 async def test_a_rate_of_nothing_limits_nothing(
     settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, stored: str
 ) -> None:
-    witness = Witness()
-    async with listening(settings, witness, send=send, other=other):
-        client.hset("expirebridge:limits", "l sms", stored)
-        await async_bridge.make_tasks([*SENDS, {"func": "test.other", "delay": 0}])
-        await witness.until_ended(4, End.SUCCEEDED)
+    await all_run_with(settings, async_bridge, client, "l sms", stored)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +136,7 @@ async def test_limits_of_a_function_that_cannot_be_read_are_declared_again(
 async def test_limits_of_a_function_that_are_no_limits_hold_up_no_claim(
     settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, stored: str
 ) -> None:
-    witness = Witness()
-    async with listening(settings, witness, send=send, other=other):
-        client.hset("expirebridge:limits", "f test.send", stored)
-        await async_bridge.make_tasks([*SENDS, {"func": "test.other", "delay": 0}])
-        await witness.until_ended(4, End.SUCCEEDED)
+    await all_run_with(settings, async_bridge, client, "f test.send", stored)
 
 
 # Arguments that cannot be decoded
