@@ -79,7 +79,7 @@ end
 
 -- What a claim has decided and not written yet: by lane, the ids that enter it, and the places in its queue; the tasks
 -- that wait from now on; and the ids whose grants are over.
-local decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
+local decided = uses_limits and { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
 
 -- Puts a task into lanes, and takes it out of others in which it had a slot: its limits may have changed since. It has
 -- no grant any longer. Returns these lanes as they are to be written into its record; nil if they are there.

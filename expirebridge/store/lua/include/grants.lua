@@ -13,7 +13,7 @@
 local SERVED_AT_ONCE = 100
 -- Tasks that may start at once, since they were given a slot: how many, and when the first was due. The listener that
 -- freed the slots claims `own` of them without a ring: nobody else is woken for these.
-local ready = { count = 0, due = math.huge, own = 0 }
+local ready = uses_limits and { count = 0, due = math.huge, own = 0 }
 
 -- Notes that a tenant has had its turn: the next one is later by a share, the less the more weight it has.
 local take_turn = uses_limits and function(lane, tenant)

@@ -12,7 +12,7 @@
 
 -- The lanes that this script has changed: `serve_freed` looks at them in the end. And by lane, the ids that have left
 -- it, or its queue, and are removed then.
-local touched, gone = {}, { lane = {}, queue = {} }
+local touched, gone = uses_limits and {}, uses_limits and { lane = {}, queue = {} }
 
 -- A limit may be fair: then those that wait are in a queue for each tenant, too, and the tenants take turns. The sorted
 -- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '\n', which

@@ -24,7 +24,7 @@ local read_json = uses_limits and function(key, field)
 end
 
 -- The limits that were read, by name and by lane, and those of functions (`f <function>`); false if there is none.
-local limits_read = {}
+local limits_read = uses_limits and {}
 
 -- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost has no slot at all, until
 -- it is declared again.
@@ -75,7 +75,7 @@ end
 
 -- Number of ids with a slot in a lane, and of those that wait in it. A script counts once, and adds to these numbers
 -- what it decides: it is written later, since one command for many costs far less than one for each.
-local counted = { slots = {}, queue = {}, pace = {} }
+local counted = uses_limits and { slots = {}, queue = {}, pace = {} }
 local count_slots = uses_limits and function(lane)
   counted.slots[lane] = counted.slots[lane] or change_lane('SCARD', lane_key(lane))
   return counted.slots[lane]
