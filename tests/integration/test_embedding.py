@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+import redis
 import uvloop
 
 import expirebridge
@@ -69,6 +70,15 @@ async def test_the_block_does_not_begin_if_the_server_cannot_be_used() -> None:
     with pytest.raises(ServerUnreachable):
         async with listener:
             pytest.fail("the block began")
+
+
+async def test_it_waits_at_the_start_for_a_server_that_is_slow_to_answer(
+    url: str, client: redis.Redis
+) -> None:
+    slow = Settings(url=url, lease=1.0)
+    client.execute_command("CLIENT", "PAUSE", 1_500, "ALL")  # an answer is awaited for 1 s
+    async with Listener(slow, registry_of(note=note)) as listener:
+        assert listener.ready.is_set()
 
 
 async def test_the_block_does_not_begin_if_a_lifespan_fails(

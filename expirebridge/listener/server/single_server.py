@@ -1,13 +1,16 @@
 """The one server of a URL that names a server, sentinels, or one slot of a cluster."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import redis
 
 from expirebridge.connection import clients
 from expirebridge.connection.sentinel import PinnedPrimary
-from expirebridge.errors import NotPermitted, PartitionsDiffer
+from expirebridge.errors import NotPermitted, PartitionsDiffer, ServerUnreachable
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.partition.consumer import PartitionConsumer
@@ -20,6 +23,25 @@ from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.routing import Routing
+
+T = TypeVar("T")
+
+START_PATIENCE = 5.0
+"""Seconds for which a server that is slow to answer is asked again at the start."""
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask, and ask again if an answer takes too long: at the start no lease is in danger yet.
+
+    Raises as `ask`. A connection that is refused is not tried again: the URL may be wrong.
+    """
+    end = time.monotonic() + START_PATIENCE
+    while True:
+        try:
+            return await ask()
+        except ServerUnreachable as error:
+            if not isinstance(error.__cause__, redis.TimeoutError) or time.monotonic() > end:
+                raise
 
 
 class SingleServer(Servers):
@@ -64,12 +86,12 @@ class SingleServer(Servers):
     async def examine(self) -> None:
         """Find the consumers, check whether the server can be used, and report problems."""
         await self.find_consumers()
-        report(await self.node.examine())
+        report(await _patiently(self.node.examine))
 
     async def find_consumers(self) -> None:
         """Begin a consumer for each partition. Raises as `examine`."""
         for prefix in self._prefixes:
-            layout = await self._find_layout(prefix)
+            layout = await _patiently(partial(self._find_layout, prefix))
             for one in layout.prefixes():
                 consumer = self._new_consumer(self.session_for(one, layout.count))
                 self.consumers.append(consumer)
@@ -89,7 +111,7 @@ class SingleServer(Servers):
 
     async def begin(self) -> None:
         """Send the first heartbeats, before anything is claimed. Raises a ServerError."""
-        await self.node.heartbeat.begin()
+        await _patiently(self.node.heartbeat.begin)
 
     def start(self) -> None:
         """Send further heartbeats."""
