@@ -13,8 +13,8 @@ from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
-from expirebridge.store.commands import inspection
-from expirebridge.store.commands.inspection import ComingSpan, Forecast
+from expirebridge.store.commands import forecasting
+from expirebridge.store.commands.forecasting import ComingSpan, Forecast
 
 MOST_SPANS = 240
 LOOKS = 480
@@ -51,7 +51,7 @@ def forecast(
         raise InvalidTask(f"--per {span} --for {length}: that must give 1 to {MOST_SPANS} bars")
     settings = Settings.read(url=url, prefix=prefix)
     with closing(store_of(settings)) as store:
-        call = inspection.forecast(width, spans, sample=max(LOOKS // spans, 1))
+        call = forecasting.forecast(width, spans, sample=max(LOOKS // spans, 1))
         coming = store.run(call)
         left_out = store.left_out
     if as_json:

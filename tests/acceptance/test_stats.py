@@ -20,7 +20,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, inspection
+from expirebridge.store.commands import claiming, forecasting
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
@@ -201,7 +201,7 @@ def test_a_forecast_counts_what_comes_due(
     assert shown["spans"][0]["functions"].keys() == {"mail.send", "orders.rate"}
     assert sum(shown["spans"][0]["functions"].values()) == pytest.approx(400, abs=2)
     assert shown["spans"][1]["functions"] == {"orders.rate": 1}
-    exact = store.run(inspection.forecast(180, 2, sample=400)).spans[0].sample
+    exact = store.run(forecasting.forecast(180, 2, sample=400)).spans[0].sample
     assert exact == {"mail.send": 300, "orders.rate": 100}
     text = invoke("forecast", "--per", "3m", "--for", "6m", url=url)
     assert text.splitlines()[1].split()[1:4] == ["now", "400", "█" * 40]

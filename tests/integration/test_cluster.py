@@ -42,6 +42,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import (
     claiming,
     fleet,
+    forecasting,
     inspection,
     migration,
     pages,
@@ -560,7 +561,7 @@ def look_after(cluster: Cluster) -> None:
         assert store.run(inspection.calls_page(State.PENDING, pages.BEGINNING)).examined > 0
         matches = store.run(inspection.find_ids(State.PENDING, "", rank=0, examine=1, find=1))
         assert matches.examined == 1
-        coming = store.run(inspection.forecast(3600, 24, sample=2))
+        coming = store.run(forecasting.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
         for listener in ("me", "ahead"):
             store.run(claiming.leave(listener))

@@ -56,6 +56,7 @@ from expirebridge.store.commands import (
     circumstances,
     claiming,
     fleet,
+    forecasting,
     inspection,
     migration,
     pages,
@@ -813,7 +814,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "list_listeners": lambda store: store.run(inspection.list_listeners(10)),
     "read_tally": lambda store: store.run(inspection.read_tally(spans=2, minutes=1)),
     "read_actions": lambda store: store.run(fleet.read_actions(10)),
-    "forecast": lambda store: store.run(inspection.forecast(60, 2, sample=2)),
+    "forecast": lambda store: store.run(forecasting.forecast(60, 2, sample=2)),
     "find_known": lambda store: store.run(migration.find_known(["a"])),
     "read_circumstances": lambda store: store.run(circumstances.read_circumstances("a")),
 }
