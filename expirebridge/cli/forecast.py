@@ -14,7 +14,7 @@ from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
 from expirebridge.store.commands import forecasting
-from expirebridge.store.commands.forecasting import ComingSpan, Forecast
+from expirebridge.store.commands.forecasting import Forecast
 
 MOST_SPANS = 240
 LOOKS = 480
@@ -60,23 +60,15 @@ def forecast(
     return _print_bars(coming)
 
 
-def _estimates(span: ComingSpan) -> dict[str, int]:
-    """The tasks of a span by function, most first."""
-    looked = span.sample.total()
-    return {
-        func: round(count * span.count / looked) for func, count in span.sample.most_common()
-    }  # fmt: skip
-
-
 def _forecast_as_data(coming: Forecast) -> dict[str, Any]:
     return {
         "now": from_ms(coming.now),
-        "overdue": coming.overdue,
+        "overdue": coming.overdue.count,
         "waiting": coming.waiting,
         "later": coming.later,
         "series": coming.series,
         "spans": [
-            {"start": from_ms(span.start), "count": span.count, "functions": _estimates(span)}
+            {"start": from_ms(span.start), "count": span.count, "functions": span.by_function()}
             for span in coming.spans
         ],
     }
@@ -87,11 +79,13 @@ def _print_bars(coming: Forecast) -> None:
     rows = []
     for span in coming.spans:
         bar = "█" * math.ceil(span.count * BAR / most) if most else ""
-        functions = "  ".join(f"{func} {count:,}" for func, count in _estimates(span).items())
+        functions = "  ".join(f"{func} {count:,}" for func, count in span.by_function().items())
         start = from_ms(span.start).isoformat(timespec="seconds").replace("+00:00", "Z")
         relative = human((span.start - coming.now) / 1000) if span.start > coming.now else "now"
         rows.append((start, relative, f"{span.count:,}", bar, functions))
     print_table(("from", "in", "tasks", "", "functions"), rows)
-    typer.echo(f"overdue {coming.overdue:,}, waiting {coming.waiting:,}, later {coming.later:,}")
+    typer.echo(
+        f"overdue {coming.overdue.count:,}, waiting {coming.waiting:,}, later {coming.later:,}"
+    )
     if coming.series:
         typer.echo(f"of {coming.series:,} series only the next tick is counted")

@@ -247,6 +247,6 @@ def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Ho
         ) from None
     counting = metrics.Metrics(registry.names(), series=[series.id for series in registry.series])
     counting.watch(settings)
-    url = counting.serve(host, port)
+    url = counting.serve(host, port, settings)
     logger.info("metrics on %s", url, extra=event("metrics", url=url))
     return counting

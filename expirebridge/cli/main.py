@@ -56,6 +56,7 @@ PANELS = {
         "top": "stats.top",
         "limits": "limits.limits",
         "forecast": "forecast.forecast",
+        "scale": "scale.scale",
         "dashboard": "dashboard.dashboard",
     },
     "Operating": {

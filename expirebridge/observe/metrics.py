@@ -33,6 +33,7 @@ from expirebridge.hooks import (
 )
 from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics_server import MetricsServer
+from expirebridge.observe.scale_endpoint import with_scale
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 
@@ -79,13 +80,15 @@ class Metrics:
 
             self.registry.register(OfTheLedger(settings))
 
-    def serve(self, host: str, port: int) -> str:
+    def serve(self, host: str, port: int, settings: Settings | None = None) -> str:
         """Serve the metrics by HTTP, from a thread, and return the URL. Port 0 is any free port.
 
-        Raises InvalidSetting if the address cannot be used.
+        With `settings`, `/scale` says how many listeners the next minutes need. Raises
+        InvalidSetting if the address cannot be used.
         """
+        app = make_wsgi_app(self.registry)
         try:
-            server = MetricsServer(make_wsgi_app(self.registry), host, port)
+            server = MetricsServer(with_scale(app, settings) if settings else app, host, port)
         except OSError as error:
             raise InvalidSetting(f"metrics on {host}:{port}: {error}") from None
         server.start()

@@ -82,6 +82,8 @@ STEPS = [
     "top",
     "forecast",
     "forecast --json",
+    "scale",
+    "scale --json",
     "1 check",
     "doctor",
     "doctor --role producer --json",

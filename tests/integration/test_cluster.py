@@ -563,6 +563,8 @@ def look_after(cluster: Cluster) -> None:
         assert matches.examined == 1
         coming = store.run(forecasting.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
+        store.run(forecasting.note_durations({"mail.send": forecasting.Took(2, 3)}))
+        assert store.run(forecasting.read_durations()) == {"mail.send": forecasting.Took(2, 3)}
         for listener in ("me", "ahead"):
             store.run(claiming.leave(listener))
         store.run(partitions.create_partitions(1))

@@ -815,6 +815,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "read_tally": lambda store: store.run(inspection.read_tally(spans=2, minutes=1)),
     "read_actions": lambda store: store.run(fleet.read_actions(10)),
     "forecast": lambda store: store.run(forecasting.forecast(60, 2, sample=2)),
+    "read_durations": lambda store: store.run(forecasting.read_durations()),
     "find_known": lambda store: store.run(migration.find_known(["a"])),
     "read_circumstances": lambda store: store.run(circumstances.read_circumstances("a")),
 }
@@ -845,6 +846,16 @@ def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
         store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
     assert proxy.cuts == {"note_action": 2}
     assert client.llen("expirebridge:actions") == 1
+
+
+def test_durations_that_are_noted_twice_have_the_same_mean(proxy: Proxy) -> None:
+    with contextlib.closing(
+        Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    ) as store:
+        proxy.cut_reply_of("note_durations", times=1)
+        store.run(forecasting.note_durations({"mail.send": forecasting.Took(2, 3)}))
+        assert store.run(forecasting.read_durations()) == {"mail.send": forecasting.Took(4, 6)}
+    assert proxy.cuts == {"note_durations": 1}
 
 
 def test_the_first_import_from_a_source_stays_the_first_if_it_is_sent_again(
@@ -1023,6 +1034,7 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()} | {
         "purge",
         "note_action",
+        "note_durations",
         "note_import",
         "mark_partition",
         "create_partitions",

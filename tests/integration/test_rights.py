@@ -25,7 +25,14 @@ from expirebridge.settings import Settings
 from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet, inspection, producing, reconciling
+from expirebridge.store.commands import (
+    claiming,
+    fleet,
+    forecasting,
+    inspection,
+    producing,
+    reconciling,
+)
 from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits
@@ -231,6 +238,8 @@ def watch(url: str) -> None:
         assert [each.name for each in store.run(fleet.read_fleet(10)).listeners] == ["somebody"]
         store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
         assert [action.who for action in store.run(fleet.read_actions(10))] == ["ann"]
+        store.run(forecasting.note_durations({"mail.send": forecasting.Took(2, 3)}))
+        assert store.run(forecasting.read_durations()) == {"mail.send": forecasting.Took(2, 3)}
 
 
 def listen(url: str, client: redis.Redis) -> None:

@@ -44,6 +44,7 @@ class Settler:
         in_flight: InFlight,
         wakeup: Wakeup,
         hooks: Hooks,
+        add_duration: Callable[[str, float], None],
         hear_end: Callable[[], None] | None = None,
     ) -> None:
         self._consumer = consumer
@@ -53,6 +54,7 @@ class Settler:
         self._capacity = capacity
         self._wakeup = wakeup
         self._hooks = hooks
+        self._add_duration = add_duration
         self._hear_end = hear_end
         """Notifies the relay of the ledger, if there is one."""
         self._waiting: asyncio.Queue[FinishedAttempt] = asyncio.Queue()
@@ -74,6 +76,8 @@ class Settler:
     def close(self, item: FinishedAttempt, settled: Settled = Settled.DONE) -> None:
         """Release an attempt whose outcome is recorded, here or elsewhere, or was refused."""
         self._hooks.emit(item.outcome.ended(item.attempt.task, item.duration, settled))
+        if item.duration:
+            self._add_duration(item.attempt.task.func, item.duration)
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
         self._in_flight.discard(item.attempt)
         self._capacity.wake_next()

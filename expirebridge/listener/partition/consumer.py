@@ -15,6 +15,7 @@ from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.partition.maintenance import (
+    DurationRecorder,
     LeaseReaper,
     SeriesRegistrar,
     Ticker,
@@ -61,6 +62,7 @@ class PartitionConsumer:
         self._ticker = Ticker(self, membership)
         self._time_zone_updater = TimeZoneUpdater(self, membership)
         self._series_registrar = SeriesRegistrar(self, settings, name=name, specs=executor.series)
+        self._duration_recorder = durations = DurationRecorder(self)
         self._lease_reaper = LeaseReaper(self, settings, wakeup=wakeup, hooks=hooks)
         self.reconciler = KeyReconciler(
             self, settings, self.row_check, wakeup=wakeup, due_timer=due_timer,
@@ -72,7 +74,7 @@ class PartitionConsumer:
         )  # fmt: skip
         self.settler = Settler(
             self, settings, leases=self.leases, capacity=executor.capacity,
-            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks,
+            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks, add_duration=durations.add,
             hear_end=ledger.relay_loop.hear_end if ledger else None,
         )  # fmt: skip
         self._claimer = Claimer(
@@ -119,6 +121,7 @@ class PartitionConsumer:
             "outcomes": self.settler.run(),
             "adoption": self.reconciler.run(),
             "sweeps": self._lease_reaper.run(),
+            "durations": self._duration_recorder.run(),
             "ticks": self._ticker.run(),
             "time zones": self._time_zone_updater.run(),
         }

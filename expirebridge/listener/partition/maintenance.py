@@ -1,4 +1,4 @@
-"""Periodic maintenance of a partition: lapsed leases, series, time zones."""
+"""Periodic maintenance of a partition: lapsed leases, durations, series, time zones."""
 
 import asyncio
 import contextlib
@@ -15,6 +15,7 @@ from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.settings import Settings
 from expirebridge.store.commands import reconciling
+from expirebridge.store.commands.forecasting import Took, note_durations
 
 EVERY = 1.0
 """Seconds between passes while something is overdue, or the server is away."""
@@ -60,6 +61,34 @@ class LeaseReaper(PeriodicRole):
             return longest
         # A lease that is over already waits for a heartbeat of any listener.
         return min(sweep.lapse_in + A_MOMENT if sweep.lapse_in > 0 else EVERY, longest)
+
+
+class DurationRecorder(PeriodicRole):
+    """Records how long the handlers of each function took, for `scale`.
+
+    It adds up what ended, and sends the sums every ten seconds, if there are any. Sums that the
+    server does not take are dropped.
+    """
+
+    role = "the durations"
+    retry_pause = 10.0
+
+    def __init__(self, owner: SessionOwner) -> None:
+        super().__init__(owner)
+        self._sums: dict[str, tuple[int, float]] = {}
+
+    def add(self, func: str, seconds: float) -> None:
+        """Count an attempt that ended."""
+        count, before = self._sums.get(func, (0, 0.0))
+        self._sums[func] = count + 1, before + seconds
+
+    async def run_once(self) -> float:
+        """Send the sums; returns the seconds to pause. Raises a ServerError."""
+        if self._sums:
+            took = {func: Took(count, seconds) for func, (count, seconds) in self._sums.items()}
+            self._sums = {}
+            await self._owner.session.store.run(note_durations(took))
+        return self.retry_pause
 
 
 BEHIND_A_RANK = 0.1

@@ -19,6 +19,9 @@ end
 
 look_at(STATES, 'zset')
 look_at({ 'listeners', 'series', 'tzdata', 'dirty', 'lanes', 'grants', 'waits', 'rates', 'held' }, 'zset')
-look_at({ 'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds', 'weights' }, 'hash')
+local HASHES = {
+  'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds', 'weights', 'durations',
+}
+look_at(HASHES, 'hash')
 look_at({ 'actions' }, 'list')
 return found

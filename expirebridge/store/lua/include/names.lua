@@ -12,6 +12,7 @@ local function tag_set(tag) return prefix .. ':tag:' .. tag end
 local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
 local function actions_key() return prefix .. ':actions' end
 local function fleet_key() return prefix .. ':fleet' end
+local function durations_key() return prefix .. ':durations' end
 local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
 local function ledger_key() return prefix .. ':ledger' end
 local function series_set() return prefix .. ':series' end
