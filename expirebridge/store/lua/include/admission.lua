@@ -16,44 +16,6 @@ local parked = 0
 -- At most so many in one script.
 local MOST_PARKED = 100
 
--- The limits of a function, or nil.
-local limits_of = uses_limits and function(func)
-  local name = 'f ' .. func
-  if limits_read[name] == nil then
-    local list = read_json(limits_key(), name) or {}
-    local well = list[1] ~= nil
-    for _, limit in ipairs(list) do well = well and type(limit) == 'table' and type(limit[1]) == 'string' end
-    limits_read[name] = well and list or false
-  end
-  return limits_read[name] or nil
-end
-
--- The value of an argument, for the name of a lane.
-local value_of_argument = uses_limits and function(args, place, parameter, default)
-  local json = argument_of(args, tonumber(place) or -1, parameter)
-  return json and value_of_lane(json) or type(default) == 'string' and default or ''
-end
-
-local NO_LANES = {}
-
--- The lanes of a task, in the order in which it takes its slots; and by lane the tenant whose turn it takes.
-local lanes_of = uses_limits and function(limits, record)
-  local lanes, tenants, args = {}, NO_LANES, nil
-  for i, limit in ipairs(limits) do
-    local name, parameter = limit[1], limit[3]
-    if type(parameter) == 'string' or limit[6] then
-      args = args or record.args or string.match(record.call, '%?(.*)$') or ''
-    end
-    if type(parameter) == 'string' then name = name .. '=' .. value_of_argument(args, limit[2], parameter, limit[4]) end
-    lanes[i] = name
-    if limit[6] then
-      if tenants == NO_LANES then tenants = {} end
-      tenants[name] = value_of_argument(args, limit[5], limit[6], limit[7])
-    end
-  end
-  return lanes, tenants
-end
-
 -- The hold that keeps a task back, as the name of a lane; or nil.
 local hold_on = uses_limits and function(func, record)
   if is_held('func ' .. func) then return HOLD .. 'func ' .. func end

@@ -8,6 +8,7 @@
 -- include lanes
 -- include limits
 -- include format
+-- include lane_names
 
 -- The lowest batch number that must have been relayed here before the listener claims tasks of its ledger; nil
 -- if it has no ledger, or its gate is closed.

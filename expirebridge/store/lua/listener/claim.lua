@@ -30,6 +30,7 @@
 -- include claims
 -- include grants
 -- include admission
+-- include lane_names
 
 if resend then find_claimed() end
 if claimed == 0 and lacks_limits() then

@@ -36,9 +36,9 @@
 -- include tally
 -- include lanes
 -- include limits
--- include admission
 -- include format
 -- include grants
+-- include lane_names
 
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local DONE, REFUSED, LEFT, OVER, GRANTED = 1, 2, 3, 4, 5
