@@ -69,7 +69,9 @@ class Change(StrEnum):
     REMOVED = "removed"  # a series, and its waiting tick
     DECLARED = "declared"  # a series is not removed: a listener's handlers declare it
     PASSED = "passed"  # it has failed, and keeps the others of its lane waiting no longer
-    UNCHANGED = "unchanged"  # it has no slot to give up
+    UNCHANGED = "unchanged"  # it has no slot to give up; or, of `edit`, it is not as was expected
+    EDITED = "edited"  # its new arguments fit what a listener has declared
+    EDITED_UNCHECKED = "edited, not checked"  # no live listener declares the function's parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,9 +82,9 @@ class HistoryEntry:
     """The time, or when it was noticed, on the server's clock; the last one, if repeated."""
     what: str
     """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
-    `resume`, `beat`, or `edit` for a plain command of any client; or how an attempt ended: `retry`,
-    `snoozed`, `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is
-    running."""
+    `resume`, `beat`, or `edit` for a plain command of any client; `edit_args`, which changed its
+    arguments; or how an attempt ended: `retry`, `snoozed`, `released`, `unknown`, `lapsed`,
+    `rearmed`, or a final state. `started`: it is running."""
     old_due: datetime | None = None
     """The due time before. None if it was paused, or running."""
     new_due: datetime | None = None

@@ -5,6 +5,7 @@
 
 from expirebridge.producer.base import PartitionOperations
 from expirebridge.producer.changing import ChangingOperations
+from expirebridge.producer.editing import EditingOperations
 from expirebridge.producer.holding import HoldingOperations
 from expirebridge.producer.looking import LookingOperations
 from expirebridge.producer.making import MakingOperations
@@ -17,6 +18,7 @@ class Operations(
     MakingOperations,
     LookingOperations,
     ChangingOperations,
+    EditingOperations,
     SchedulingOperations,
     HoldingOperations,
     PartitionOperations,

@@ -91,6 +91,11 @@ def _last_end(found: Circumstances) -> HistoryEntry | None:
     return next((one for one in reversed(found.task.history) if one.what in _ENDED), None)
 
 
+def _last_move(found: Circumstances) -> HistoryEntry | None:
+    """The last entry of its history but for edits of its arguments, which move nothing."""
+    return next((one for one in reversed(found.task.history) if one.what != "edit_args"), None)
+
+
 # Pending.
 
 
@@ -98,7 +103,7 @@ def _not_due(found: Circumstances) -> Reason:
     if found.granted is not None and found.granted.limit is not None:
         return _starts(found, found.granted, found.granted.limit, found.task.due)
     task, when = found.task, _ahead(found.task.due, found.now)
-    ended, last = _last_end(found), task.history[-1] if task.history else None
+    ended, last = _last_end(found), _last_move(found)
     code, text = "scheduled", f"due {when}"
     if found.timer == NO_TTL:
         code, text = "no-ttl", "a client took the TTL off its key: a listener pauses it when due"
@@ -117,7 +122,7 @@ def _not_due(found: Circumstances) -> Reason:
 
 def _was_edited(found: Circumstances) -> bool:
     """True if the due time is that of a plain command, whether a listener has seen it or not."""
-    last = found.task.history[-1] if found.task.history else None
+    last = _last_move(found)
     if last is not None and last.what == "edit":
         return True
     return found.looked_at is not None and abs(found.task.due - found.looked_at) > _INEXACT

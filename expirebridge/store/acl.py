@@ -26,6 +26,7 @@ _LOOK = "hgetall pexpiretime scard sscan zcard zcount zrange zrank zrevrange zsc
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
 _LANES = "exists hexists scard"
+_EDIT = "rename"
 _TIMERS = "exec expire expireat multi persist pexpire pexpireat pttl ttl"
 _FUNCTIONS = "fcall fcall_ro"
 _TALLY = "expire hincrby"
@@ -41,12 +42,16 @@ _MOVE = (
     "zremrangebyscore zrevrange zscore"
 )
 _COMMANDS = {
-    LoginRole.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_TIMERS} {_FUNCTIONS}",
+    LoginRole.PRODUCER: (
+        f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_EDIT} {_TIMERS} {_FUNCTIONS}"
+    ),
     LoginRole.LISTENER: (
         f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_LANES} {_SWEEP} hlen {_PROBE} {_TALLY}"
     ),
     # It makes no tasks, but has series make and drop theirs, which may have tags.
-    LoginRole.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_PROBE} {_STEER}",
+    LoginRole.DASHBOARD: (
+        f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_EDIT} {_PROBE} {_STEER}"
+    ),
     LoginRole.MOVER: f"{_SCRIPTS} {_MOVE} {_CHANGE} {_MAKE} {_SWEEP}",
 }
 _FEW_WORDS = [

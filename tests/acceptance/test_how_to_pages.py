@@ -12,7 +12,7 @@ from expirebridge import Bridge
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = [  # blocks, and tasks that are pending when they have run
     ("make-tasks.md", 7, 1012),
-    ("find-and-change-tasks.md", 3, 0),
+    ("find-and-change-tasks.md", 4, 0),
     ("write-handlers.md", 2, 0),
     ("typed-handlers.md", 2, 1),
     ("limit.md", 7, 3),

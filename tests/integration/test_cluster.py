@@ -367,6 +367,7 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.resume("steered") is Change.RESUMED
     assert tasks.bridge.put_off("steered", "1h") is Change.MOVED
     assert tasks.bridge.reschedule("steered", "2h") is Change.MOVED
+    assert tasks.bridge.edit("steered", [2]) in {Change.EDITED, Change.EDITED_UNCHECKED}
     assert tasks.bridge.cancel("steered") is Change.CANCELLED
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW
     assert [task.id for task in tasks.store.run(tasks.claim("steered")).tasks] == ["steered"]
@@ -462,6 +463,9 @@ def have_limits(tasks: Tasks) -> None:
     # One was granted the slot.
     assert {tasks.state(id) for id in ("two", "three")} == {State.PENDING, State.WAITING}
     assert all(tasks.bridge.why(id) for id in ("one", "two", "three"))
+    for id in ("two", "three"):
+        for to in (8, 7):
+            assert tasks.bridge.edit(id, [to]) is Change.EDITED_UNCHECKED
     tasks.bridge.weight("sms", 7, 2)
     tasks.bridge.let_pass("one")
     for key in ("grants", "waits"):

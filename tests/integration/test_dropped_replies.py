@@ -150,6 +150,7 @@ CHANGES = {
     "pause": Asked("pause", "pause"),
     "resume": Asked("resume", "resume"),
     "run_now": Asked("run_now", "run_now"),
+    "edit": Asked("edit", "edit", ("a", [2])),
     "hold": Asked("hold", "hold", (), {"tag": "t"}),
     "release": Asked("release", "release", (), {"tag": "t"}),
     "let pass": Asked("let_pass", "let_pass"),

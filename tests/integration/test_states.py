@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Change, Outcome, State, Task
-from expirebridge.hooks import Started
+from expirebridge.hooks import Hooks, Started
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, producing, reconciling
@@ -19,6 +20,7 @@ from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
 from tests.kit.steps import age, claim, new, server_ms, settle, state_of
 from tests.kit.witness import Witness, listening
 
+OPERATIONS = Operations(Settings(), Hooks())
 FINISHED = ("succeeded", "failed", "cancelled")
 UNFINISHED = ("pending", "paused", "running")
 
@@ -246,6 +248,7 @@ CHANGES: dict[str, Callable[[Store], Change]] = {
     "run_now": lambda store: store.run(producing.run_now("a")),
     "pause": lambda store: store.run(producing.pause(["a"]))[0],
     "resume": lambda store: store.run(producing.resume(["a"]))[0],
+    "edit": lambda store: store.run(OPERATIONS.edit("a", [2])),
 }
 MISSING, OVER, BUSY = Change.NOT_FOUND, Change.FINISHED, Change.RUNNING
 # operation: absent, pending, paused, running, finished; with the state that follows
@@ -278,6 +281,10 @@ TABLE = {
         (MISSING, None), (Change.RESUMED, "pending"), (Change.RESUMED, "pending"),
         (BUSY, "running"), (OVER, ""),
     ),
+    "edit": (
+        (MISSING, None), (Change.EDITED_UNCHECKED, "pending"), (Change.EDITED_UNCHECKED, "paused"),
+        (BUSY, "running"), (OVER, ""),
+    ),
 }  # fmt: skip
 COLUMNS = (("absent",), ("pending",), ("paused",), ("running",), FINISHED)
 CELLS = [
@@ -285,7 +292,9 @@ CELLS = [
     for operation, cells in TABLE.items()
     for column, states in enumerate(COLUMNS)
     for state in states
+    if (operation, state) != ("edit", "failed")
 ]
+CELLS.append(("edit", "failed", Change.EDITED_UNCHECKED, "failed"))
 
 
 @pytest.mark.parametrize(("operation", "state", "change", "after"), CELLS)

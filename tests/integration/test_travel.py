@@ -87,6 +87,16 @@ def test_what_is_due_later_than_the_travel_ends_waits(clock: Clock) -> None:
     assert [one.task.id for one in clock.travel("1h1s")] == ["a"]
 
 
+def test_an_edited_task_runs_at_its_moment_with_its_new_arguments(clock: Clock) -> None:
+    make_task("test.work", [1], "2d", id="a")
+    clock.travel("1d")
+    with Bridge() as bridge:
+        assert bridge.edit("a", [2]) in {Change.EDITED, Change.EDITED_UNCHECKED}
+    clock.assert_made("test.work", args=[2], due_in="1d")
+    [ran] = clock.travel("1d")
+    assert (ran.task.args, ran.result) == ([2], [2])
+
+
 def test_at_is_a_time_on_the_clock_that_was_moved(clock: Clock) -> None:
     at = datetime.now(UTC) + timedelta(days=10)
     make_task("test.work", at=at)

@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
 from expirebridge.model.keys import TriggerKey, parse_key
+from expirebridge.producer.editing import EDITABLE
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, editing, producing, reconciling
 from expirebridge.store.commands.call import Argument, Command, When
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits
@@ -39,8 +40,9 @@ CALLS = ("mail.send?[1]", "mail.send?[2]", f"{LIMITED}?[1]")
 LIMITS = [(f"f {LIMITED}", f'[["{LIMITED}"]]'.encode()), (f"l {LIMITED}", b'{"most":1}')]
 ROWS = (
     "make, reject", "make, keep", "make, throttled", "make, replace", "make, extend", "watch",
-    "beat", "cancel", "reschedule", "put off", "run_now", "pause", "resume", "raw SET PX",
-    "raw SET", "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
+    "beat", "cancel", "reschedule", "put off", "run_now", "pause", "resume", "edit",
+    "raw SET PX", "raw SET", "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL",
+    "raw RENAME",
 )  # fmt: skip
 COLUMNS = ("absent", *State)
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
@@ -207,6 +209,7 @@ class Machine(RuleBasedStateMachine):
             "run_now": lambda: self.run_now(id, twice=False),
             "pause": lambda: self.pause(id, twice=False),
             "resume": lambda: self.resume(id, twice=False),
+            "edit": lambda: self.edit_arguments(id, "[2]", twice=False),
             "raw SET PX": lambda: self.raw_set_with_an_end(name, STEP),
             "raw SET": lambda: self.raw_set_without_an_end(name),
             "raw EXPIRE later": lambda: self.raw_expire_later(name, STEP),
@@ -351,6 +354,18 @@ class Machine(RuleBasedStateMachine):
         assert change is self.model.resume(id)
         if change is Change.RESUMED:
             self.promise.resumed(id, self.model.now)
+
+    @rule(pick=ids, args=st.sampled_from(["[1]", "[2]"]), twice=st.booleans())
+    def edit_arguments(self, pick: int, args: str, twice: bool) -> None:
+        id = self.id_for("edit", pick)
+        found = self.run(editing.read_task(id))
+        before = found if found is not None and found.task.state in EDITABLE else None
+        was = self.model.tasks[id].key if id in self.model.tasks else ""
+        change = self.run(editing.edit(id, before, args.encode()), twice=twice)
+        with self._taking_over():
+            assert change is self.model.edit(id, args)
+        if was in self.edited:
+            self.edited.add(self.model.tasks[id].key)
 
     # Other clients, with plain commands
 

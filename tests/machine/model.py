@@ -186,15 +186,19 @@ class Model:
 
     def _write(self, id: str, new: New) -> None:
         key = key_of(id, new)
+        self._take_over(key)
+        self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due, ttl=new.ttl)
+        self.tasks[id].run.first = new.first
+        self._set_timer(key, new.due)
+
+    def _take_over(self, key: str) -> None:
+        """A foreign task that has a key which another task needs makes way."""
         foreign = self.tasks.get(foreign_id(key))
         if foreign is not None and foreign.key == key:
             if foreign.state is State.RUNNING:
                 foreign.key = f"{foreign_id(key)}:?{foreign.call}"
             else:
                 del self.tasks[foreign_id(key)]
-        self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due, ttl=new.ttl)
-        self.tasks[id].run.first = new.first
-        self._set_timer(key, new.due)
 
     def _limited(self, new: New, task: Modelled | None) -> New:
         """The new task, put off no further than it may be since the first such call."""
@@ -364,6 +368,32 @@ class Model:
             end = self.timers.get(task.key, NEVER)
             self._wait(task, self.now + task.left if end == NEVER else end)
         return self._unless_busy(task, Change.RESUMED)
+
+    @serving
+    def edit(self, id: str, args: str) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        if task.state is State.RUNNING or task.state in {State.SUCCEEDED, State.CANCELLED}:
+            return self._unless_busy(task, Change.EDITED)
+        if task.state is not State.FAILED and task.key in self.timers:
+            self._follow_timer(task)
+        call = f"{task.call.partition('?')[0]}?{args}"
+        self._rename_key(task, f"{id}:?{call}")
+        task.call = call
+        return Change.EDITED
+
+    def _rename_key(self, task: Modelled, key: str) -> None:
+        if key == task.key:
+            return
+        self._take_over(key)
+        end = self.timers.pop(task.key, None)
+        self.timers.pop(key, None)
+        task.key = key
+        if end is not None:
+            self.timers[key] = end
+        elif task.state is State.PENDING:
+            self._set_timer(key, task.look_at)
 
     def _unless_busy(self, task: Modelled, change: Change) -> Change:
         if task.state is State.RUNNING:

@@ -92,7 +92,7 @@ def test_finished_work_can_be_recorded_when_memory_is_full(name: str) -> None:
     assert script_loader.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
 
 
-@pytest.mark.parametrize("name", ["make", "reschedule", "put_off", "pause", "resume"])
+@pytest.mark.parametrize("name", ["make", "reschedule", "put_off", "pause", "resume", "edit"])
 def test_new_work_is_refused_when_memory_is_full(name: str) -> None:
     assert script_loader.load(name).headed.text.startswith("#!lua\n")
 

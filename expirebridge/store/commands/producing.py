@@ -196,16 +196,17 @@ _CHANGE_CODES = {
 }
 
 
-def _change(code: int, done: Change) -> Change:
+def change_of(code: int, done: Change) -> Change:
+    """The change that a code of a script stands for."""
     return done if code == _DONE else _CHANGE_CODES[code]
 
 
 def _changed(done: Change) -> Callable[[int], Change]:
-    return lambda code: _change(code, done)
+    return lambda code: change_of(code, done)
 
 
 def _all_changed(done: Change) -> Callable[[list[int]], list[Change]]:
-    return lambda codes: [_change(code, done) for code in codes]
+    return lambda codes: [change_of(code, done) for code in codes]
 
 
 # Looking

@@ -1,0 +1,133 @@
+"""The operation that gives a task other arguments."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from expirebridge.errors import InvalidTask, ScriptFailed
+from expirebridge.model import keys
+from expirebridge.model.task import UNCLAIMED, Change, State, Task
+from expirebridge.producer.base import OperationGroup
+from expirebridge.store.commands import editing
+from expirebridge.store.commands import fleet as fleet_commands
+from expirebridge.store.commands.call import Steps
+from expirebridge.store.commands.editing import EditedTask
+
+EDITABLE = frozenset({*UNCLAIMED, State.FAILED})
+"""The states of tasks whose arguments can be edited."""
+
+
+class EditingOperations(OperationGroup):
+    """Edit the arguments of a task."""
+
+    def edit(
+        self,
+        id: str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        expected: Task | None = None,
+    ) -> Steps[Change]:
+        """Give a task that no listener runs, or that has failed, other arguments.
+
+        `args` and `kwargs` are those of `make_task`; of the two, what is None stays as it is. The
+        due time stays, too, and a failed task stays failed: `run_now` runs it with the new
+        arguments. Its trigger key has another name afterwards, unless the arguments are in the
+        record. If they name another lane of a limit, the task queues there.
+
+        Returns edited; edited, not checked (no live listener declares the function, so nobody knows
+        whether the arguments fit); running, finished (it succeeded, or was cancelled) or not found.
+
+        `expected` is the task as you have read it: if its function or its arguments are others by
+        now, nothing is done, and the answer is unchanged.
+
+        Raises InvalidTask for an illegal id; for arguments that JSON cannot hold, or that fit none
+        of the signatures that live listeners declare; and for a task of a ledger, whose arguments
+        are in its row.
+        """
+        keys.check_id(id)
+        if args is None and kwargs is None:
+            raise InvalidTask("give args, kwargs, or both: what you do not give stays as it is")
+        while True:
+            found = yield from editing.read_task(id)
+            if found is None or found.task.state not in EDITABLE:
+                change = yield from editing.edit(id, None, b"")
+                checked = False
+            elif expected is not None and not _is_as(expected, found.task):
+                return Change.UNCHANGED
+            else:
+                new = _merged(found, args, kwargs)
+                checked = yield from _is_checked(found.task.func, new, self._settings.lease)
+                change = yield from editing.edit(id, found, new)
+            if change is not None:
+                unchecked = change is Change.EDITED and not checked
+                return Change.EDITED_UNCHECKED if unchecked else change
+
+
+def _is_as(expected: Task, found: Task) -> bool:
+    """True if a task has the expected function and arguments."""
+    return expected.func == found.func and _encoded(expected) == _encoded(found)
+
+
+def _encoded(task: Task) -> bytes:
+    return keys.encode_args(task.args, task.kwargs)
+
+
+def _merged(
+    found: EditedTask, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> bytes:
+    """The new arguments as JSON, with the present ones in place of None. Raises InvalidTask."""
+    id, func = found.task.id, found.task.func
+    keys.check_func(func)
+    if found.in_ledger:
+        raise InvalidTask(
+            f"task {id!r} is of a ledger, where its arguments are: replace it in a transaction, "
+            f"ledger.make_task(session, {func!r}, [...], id={id!r}, if_exists='replace', at=...)"
+        )
+    if args is None or kwargs is None:
+        try:
+            old_args, old_kwargs = keys.decode_args(found.args)
+        except ValueError as error:
+            raise InvalidTask(
+                f"task {id!r}: its arguments cannot be read ({error}): give args and kwargs"
+            ) from None
+        args = old_args if args is None else args
+        kwargs = old_kwargs if kwargs is None else kwargs
+    return keys.encode_args(args, kwargs)
+
+
+def _is_checked(func: str, encoded: bytes, lease: float) -> Steps[bool]:
+    """Hold arguments against the signatures of the fleet; False if no listener declares one.
+
+    While several codes run, one that takes them is enough: the others leave the task to it. Raises
+    InvalidTask if none does.
+    """
+    from expirebridge.handlers.fleet import believed  # noqa: PLC0415 - not for making tasks
+
+    try:
+        fleet = yield from fleet_commands.read_fleet(lease)
+    except ScriptFailed:
+        return False
+    shapes = {shapes[func] for shapes in believed(fleet).values() if func in shapes}
+    return _fit_one(func, sorted(shapes), encoded)
+
+
+def _fit_one(func: str, shapes: Sequence[str], encoded: bytes) -> bool:
+    """True if arguments fit one of these signatures; False if none of them can be read."""
+    from expirebridge.handlers.signatures import Shape  # noqa: PLC0415 - not for making tasks
+
+    args, kwargs = keys.decode_args(encoded)
+    misfits, is_known = [], True
+    for text in shapes:
+        try:
+            shape = Shape.read(text)
+        except ValueError:  # another client wrote it
+            is_known = False
+            continue
+        misfit = shape.fits(len(args), kwargs)
+        if shape.known and misfit is None:
+            return True
+        is_known = is_known and shape.known
+        misfits.append(f"{func}{shape}: {misfit}")
+    if misfits and is_known:
+        raise InvalidTask(f"the arguments do not fit: {'; '.join(misfits)}")
+    return False

@@ -1,0 +1,109 @@
+-- flags: (none: refused whole when memory is full)
+-- Gives a task that no listener runs, or that has failed, other arguments.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 nonce of this call, 3 id, 4 call and 5 arguments of the record as they were read, 6 and 7 the
+--          new ones; the arguments are '' if the call has them; 4 is '' if there was nothing to edit
+-- returns  1 done, 3 running, 4 succeeded or cancelled, 5 not found, 7 elsewhere, 9 the record has another call or
+--          other arguments by now: nothing was changed
+--
+-- The timer's key is renamed: its end and its value stay. Of a timer that another client has set, and nobody has seen,
+-- the event names the old key, so it is followed here.
+
+-- include names
+-- include clock
+-- include history
+-- include timer_edits
+-- include doorbell
+-- include new_tasks
+-- include changes
+-- include format
+-- include limits
+-- include lanes
+-- include lane_names
+-- include records
+
+local OTHER_CALL = 9
+local nonce, id = ARGV[2], ARGV[3]
+
+-- The lanes that a task's arguments name, as a set; and as a text, with the tenants.
+local lanes_by = uses_limits and function(record)
+  local limits = limits_of(string.match(record.call, '^[^?]*'))
+  if not limits then return {}, '' end
+  local named, words = {}, {}
+  local lanes, tenants = lanes_of(limits, record)
+  for i, lane in ipairs(lanes) do
+    named[lane] = true
+    words[i] = lane .. '\t' .. (tenants[lane] or '')
+  end
+  return named, table.concat(words, '\n')
+end
+
+-- Takes a task whose lanes are others now out of those in which it has a slot, but for `named`. If it waits, or was
+-- granted a slot, it is pending since its first due time, and its next claim looks for the new lanes. Nobody was late
+-- while it waited.
+local leave_former = uses_limits and function(record, named)
+  local is_given = record.state == 'pending' and is_granted(id)
+  if record.state == 'waiting' then
+    local known = redis.call('HMGET', record_key(id), 'parked', 'waited')
+    local waited = (number_up_to(now, known[2]) or 0) + now - (number_up_to(now, known[1]) or now)
+    redis.call('HSET', record_key(id), 'waited', string.format('%.0f', waited))
+  end
+  if is_given or record.state == 'waiting' then
+    wait_until(id, record, is_given and tonumber(record.due) or due_of(id, record))
+    leave_lanes(id, 'ordered')
+  end
+  local slots, rest = redis.call('HGET', record_key(id), 'slots'), {}
+  if not slots then return end
+  for lane in string.gmatch(slots, '[^\n]+') do
+    if named[lane] then
+      rest[#rest + 1] = lane
+    else
+      append(gone.lane, lane, id)
+      touched[lane] = true
+    end
+  end
+  redis.call('HDEL', record_key(id), 'slots')
+  if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
+end
+
+-- Gives the timer the name that it has with the new arguments. One that is gone before its time is set again.
+local function rename_timer(record, new)
+  local name = trigger_key(id, new)
+  if name == trigger_key(id, record) then return end
+  take_over(name)
+  if redis.call('EXISTS', trigger_key(id, record)) == 1 then
+    redis.call('RENAME', trigger_key(id, record), name)
+  elseif record.state == 'pending' then
+    set_timer(id, new, due_of(id, record))
+  else
+    redis.call('DEL', name)
+  end
+end
+
+local function write_arguments(new)
+  redis.call('HSET', record_key(id), 'call', new.call)
+  -- Listeners that refused the former arguments may take these.
+  redis.call('HDEL', record_key(id), 'key', 'args', 'unfit')
+  if new.args then redis.call('HSET', record_key(id), 'args', new.args) end
+end
+
+local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'args' })
+if not record then return code end
+if record.state == 'running' then return RUNNING end
+if record.state == 'succeeded' or record.state == 'cancelled' then return FINISHED_BEFORE end
+-- The arguments of a ledger's task are in its row.
+if record.ledger or ARGV[4] == '' or record.call ~= ARGV[4] or (record.args or '') ~= ARGV[5] then return OTHER_CALL end
+return ring_after(function()
+  if record.state ~= 'failed' and read_timer(id, record) then follow_timer(id, record) end
+  local new = { call = ARGV[6], args = ARGV[7] ~= '' and ARGV[7] or nil, state = record.state, due = record.due }
+  rename_timer(record, new)
+  write_arguments(new)
+  remember(id, record, nonce, DONE)
+  note(id, 'edit_args', nil, nil)
+  if uses_limits then
+    local named, text = lanes_by(new)
+    if text ~= select(2, lanes_by(record)) then leave_former(new, named) end
+  end
+  return DONE
+end)
