@@ -39,6 +39,7 @@ PANELS = {
         "pause": "tasks.pause",
         "resume": "tasks.resume",
         "run": "tasks.run",
+        "edit": "edit.edit",
         "failed": "failed.group",
         "series": "series.group",
         "ledger": "ledger.group",

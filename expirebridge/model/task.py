@@ -71,7 +71,7 @@ class Change(StrEnum):
     PASSED = "passed"  # it has failed, and keeps the others of its lane waiting no longer
     UNCHANGED = "unchanged"  # it has no slot to give up; or, of `edit`, it is not as was expected
     EDITED = "edited"  # its new arguments fit what a listener has declared
-    EDITED_UNCHECKED = "edited, not checked"  # no live listener declares the function's parameters
+    EDITED_UNCHECKED = "edited, not checked"  # no live listener has declared the signature
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

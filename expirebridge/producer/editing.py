@@ -34,8 +34,9 @@ class EditingOperations(OperationGroup):
         arguments. Its trigger key has another name afterwards, unless the arguments are in the
         record. If they name another lane of a limit, the task queues there.
 
-        Returns edited; edited, not checked (no live listener declares the function, so nobody knows
-        whether the arguments fit); running, finished (it succeeded, or was cancelled) or not found.
+        Returns edited; edited, not checked (no live listener has declared the signature, so nobody
+        knows whether the arguments fit); running, finished (it succeeded, or was cancelled) or not
+        found.
 
         `expected` is the task as you have read it: if its function or its arguments are others by
         now, nothing is done, and the answer is unchanged.

@@ -20,6 +20,7 @@ REFUSED = "url='redis://ann:***@h/1': in a login, write %2F for /"
 WORDS: dict[str, list[str]] = {
     "beat": ["a"],
     "cancel": ["a"],
+    "edit": ["a", "--args", "[1]"],
     "failed purge": ["--yes"],
     "failed retry": ["--yes"],
     "handlers": ["--fleet"],

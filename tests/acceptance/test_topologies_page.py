@@ -68,6 +68,8 @@ STEPS = [
     "put-off a --by 1h",
     "put-off --tag x --by 1h",
     "reschedule a --in 4h",
+    "edit a --args [3]",
+    "edit a --args [1] --json",
     "pause a",
     "pause --tag x",
     "resume --tag x",
