@@ -56,8 +56,7 @@ class EditingOperations(OperationGroup):
             elif expected is not None and not _is_as(expected, found.task):
                 return Change.UNCHANGED
             else:
-                new = _merged(found, args, kwargs)
-                checked = yield from _is_checked(found.task.func, new, self._settings.lease)
+                new, checked = yield from check_edit(found, args, kwargs, self._settings.lease)
                 change = yield from editing.edit(id, found, new)
             if change is not None:
                 unchecked = change is Change.EDITED and not checked
@@ -73,10 +72,24 @@ def _encoded(task: Task) -> bytes:
     return keys.encode_args(task.args, task.kwargs)
 
 
-def _merged(
-    found: EditedTask, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
-) -> bytes:
-    """The new arguments as JSON, with the present ones in place of None. Raises InvalidTask."""
+def check_edit(
+    found: EditedTask,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    lease: float,
+) -> Steps[tuple[bytes, bool]]:
+    """Return the new arguments as JSON, with the present ones in place of None.
+
+    Second, True if they were held against a signature: False if no listener has declared it. Raises
+    InvalidTask as `edit`.
+    """
+    check_editable(found)
+    encoded = _merged(found, args, kwargs)
+    return encoded, (yield from _is_checked(found.task.func, encoded, lease))
+
+
+def check_editable(found: EditedTask) -> None:
+    """Raise InvalidTask if a task cannot have other arguments at all, whatever its state."""
     id, func = found.task.id, found.task.func
     keys.check_func(func)
     if found.in_ledger:
@@ -84,12 +97,18 @@ def _merged(
             f"task {id!r} is of a ledger, where its arguments are: replace it in a transaction, "
             f"ledger.make_task(session, {func!r}, [...], id={id!r}, if_exists='replace', at=...)"
         )
+
+
+def _merged(
+    found: EditedTask, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> bytes:
     if args is None or kwargs is None:
         try:
             old_args, old_kwargs = keys.decode_args(found.args)
         except ValueError as error:
             raise InvalidTask(
-                f"task {id!r}: its arguments cannot be read ({error}): give args and kwargs"
+                f"task {found.task.id!r}: its arguments cannot be read ({error}): give args and "
+                "kwargs"
             ) from None
         args = old_args if args is None else args
         kwargs = old_kwargs if kwargs is None else kwargs

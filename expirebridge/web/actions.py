@@ -32,12 +32,12 @@ _MAX_FORM = 16 * 1024
 Result = TypeVar("Result", bound=str)
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a small form. Raises InvalidTask if this is not one."""
+async def read_form(request: Request, *, most: int = _MAX_FORM) -> dict[str, str]:
+    """The fields of a form of at most so many bytes. Raises InvalidTask if this is not one."""
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _MAX_FORM:
+        if len(body) > most:
             raise InvalidTask("the form is too large")
     try:
         return dict(parse_qsl(body.decode(), max_num_fields=20, errors="strict"))

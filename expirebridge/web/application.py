@@ -23,6 +23,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import PageContext, Redact
+from expirebridge.web.edit import EditPages
 from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.limits_page import LimitPages
 from expirebridge.web.live import LivePages
@@ -100,6 +101,7 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         ActionPages(context),
     )
     series, limits = SeriesPages(context, series_of_ledger), LimitPages(context, overview)
+    editing = EditPages(context)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
@@ -113,6 +115,8 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         Route("/task", acting.act, methods=["POST"]),
         Route("/task/live", live.task),
         Route("/task/arguments", pages.arguments),
+        Route("/task/edit", editing.form),
+        Route("/task/edit", editing.submit, methods=["POST"]),
         Route("/bulk", acting.preview),
         Route("/bulk", acting.act_on_all, methods=["POST"]),
         Route("/actions", acting.log, name="actions"),

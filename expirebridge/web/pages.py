@@ -11,9 +11,11 @@ from expirebridge.model import keys
 from expirebridge.model.lanes import QueuePlace, without_value
 from expirebridge.model.reason import Reason
 from expirebridge.model.task import UNCLAIMED, Task, texts_of
+from expirebridge.producer.editing import EDITABLE
 from expirebridge.producer.reasons import Situation
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
+from expirebridge.web.edit import hides_arguments
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.series import series_of_tick
@@ -107,6 +109,7 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
         "reason": reason_of(found, shown),
         "now": await context.now(),
         "choices": actions_in(task.state),
+        "editable": task.state in EDITABLE and not hides_arguments(task, shown),
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
@@ -122,7 +125,7 @@ def reason_of(found: Situation, shown: Task) -> Reason:
         history = tuple(replace(one, error="") for one in task.history)
         task = replace(task, error=shown.error or "", history=history)
     # The name of a lane has an argument in it.
-    if (shown.args, shown.kwargs) != (task.args, task.kwargs):
+    if hides_arguments(task, shown):
         task = replace(task, queued=_without_value(task.queued))
         facts = replace(facts, granted=_without_value(facts.granted))
     return replace(found, circumstances=replace(facts, task=task)).reason()

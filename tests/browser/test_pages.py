@@ -333,7 +333,8 @@ def test_pages_fit_the_screen_in_both_themes(
     visit: Open, bridge: Bridge, client: redis.Redis, theme: str, width: int
 ) -> None:
     long = "x" * 120
-    bridge.make_task("path/to/" + long + ".run", [1], 600, id=long, tags=[long])
+    args = [long * 9]
+    bridge.make_task("path/to/" + long + ".run", args, 600, id=long, tags=[long])
     client.hset(f"expirebridge:task:{long}", "error", "word " * 200 + long * 9)
     series = "s" * MAX_ID
     bridge.schedule(series, long + ".run", every="1h", tags=[long])
@@ -346,10 +347,14 @@ def test_pages_fit_the_screen_in_both_themes(
     base = page.url.rstrip("/")
     for path in (
         "/", "/tasks", f"/task?id={long}", "/actions", "/bulk?action=pause&state=pending",
-        "/series", f"/series?id={series}", "/limits",
+        "/series", f"/series?id={series}", "/limits", f"/task/edit?id={long}",
     ):  # fmt: skip
         page.goto(base + path, wait_until="domcontentloaded")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    page.get_by_label("Keyword").fill(f'{{"{long}": "{long}"}}')
+    page.get_by_role("button", name="Show the difference").click()
+    expect(page.get_by_role("button", name="Change the arguments")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.locator("#theme").click()
     other = "light" if theme == "dark" else "dark"
     assert page.locator("html").get_attribute("data-theme") == other
