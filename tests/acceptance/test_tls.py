@@ -225,6 +225,7 @@ def failed_connections(url: str, count: int, parser: dict[str, str]) -> dict[str
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(300)  # it starts dozens of processes
 def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str, str]) -> None:
     # Of database 0, without a login: there nothing is exchanged before the first command.
     url = f"{tls_url.removesuffix('1')}0?ssl_ca_certs={keys}/ca.pem"
@@ -233,6 +234,7 @@ def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str,
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(300)  # it starts dozens of processes
 def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict[str, str]) -> None:
     assert failed_connections(tls_cluster, 10, hiredis) == {}
     examined = run("doctor", url=tls_cluster, **hiredis)
@@ -241,6 +243,7 @@ def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(300)  # it starts dozens of processes
 def test_every_new_connection_to_sentinels_works(
     tls_sentinels: str, hiredis: dict[str, str]
 ) -> None:

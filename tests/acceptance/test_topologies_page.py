@@ -145,6 +145,7 @@ ELSEWHERE = {"dashboard", "demo", "init", "listen", "server", "functions scripts
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(300)  # a hundred commands, each a process, on each topology
 def test_commands_answer_as_on_one_server_or_the_table_says_otherwise(tmp_path: Path) -> None:
     binary, folder = SERVERS[FEW[0]], tmp_path / "walked"
     put(folder, "acts.py", HANDLERS)
