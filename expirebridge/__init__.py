@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from expirebridge.listener.listener import Listener
     from expirebridge.model.hold import Hold
     from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
+    from expirebridge.model.lateness import LateCause, Lateness
     from expirebridge.model.limits import Limit, Rate
     from expirebridge.model.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.model.reason import Reason
@@ -76,6 +77,8 @@ __all__ = [
     "InvalidSetting",
     "InvalidTask",
     "Lane",
+    "LateCause",
+    "Lateness",
     "LeftOut",
     "Limit",
     "LimitListing",
@@ -138,6 +141,8 @@ _MODULES = {
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
     "Lane": "model.lanes",
+    "LateCause": "model.lateness",
+    "Lateness": "model.lateness",
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
     "LeftOut": "model.task",

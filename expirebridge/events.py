@@ -6,6 +6,7 @@ Hooks get them, see `hooks.py`.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from expirebridge.model.lateness import LateCause
 from expirebridge.model.task import Task
 
 
@@ -59,7 +60,10 @@ class Started:
 
     task: Task
     lateness: float
-    """Seconds from due to now, by the listener's estimate of the server's clock."""
+    """Seconds from due to now, by the listener's estimate of the server's clock; without
+    `task.waited`, the time for which it waited for slots."""
+    cause: LateCause | None = None
+    """Why it is late, if it is more than a second, with that time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +75,8 @@ class Misfired:
     """Seconds from due to now, by the listener's estimate of the server's clock."""
     done: str
     """`skipped`: it failed. `spread`: it is pending again, due at some time in the window."""
+    cause: LateCause | None = None
+    """Why it is late; None in the testing kit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

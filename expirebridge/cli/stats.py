@@ -23,6 +23,7 @@ from expirebridge.cli.output import (
 from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
+from expirebridge.model.lateness import LateCause, words_of
 from expirebridge.model.task import Counts, LeftOut, State, Task, texts_of
 from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
 from expirebridge.producer.operations import Operations
@@ -33,8 +34,11 @@ from expirebridge.store.partitions import Partitions
 
 SHOWN = 8
 """Most tasks that `top` shows in each of its lists: running, waiting, failed."""
+HOUR = 60
+"""Minutes for which the causes of lateness are summed."""
 ALL_TASKS = "all tasks:"
 RECENT_TASKS = f"the last {SAMPLE} that succeeded, and the last {SAMPLE} that failed:"
+LATE = "tasks that began late in the last hour, by so much in all:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class DatabaseFigures:
     next: list[Task]
     running: list[Task]
     recent: RecentTasks
+    late: dict[LateCause, float]
+    """Seconds by which tasks began late in the last hour, by cause."""
     partitions: list[Counts]
     """The counts of each, if there are several."""
     left_out: tuple[LeftOut, ...]
@@ -62,6 +68,7 @@ def read(store: Partitions, settings: Settings) -> DatabaseFigures:
         next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
         running=store.run(operations.list(state=State.RUNNING, limit=SHOWN)).tasks,
         recent=store.run(read_recent(operations)),
+        late=inspection.late_seconds(store.run(inspection.read_tally(spans=HOUR, minutes=1))),
         partitions=store.run(operations.list_partitions()) if several else [],
         left_out=store.left_out,
     )
@@ -70,7 +77,8 @@ def read(store: Partitions, settings: Settings) -> DatabaseFigures:
 def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
     """Show totals once, and how recent tasks of each function did.
 
-    Recent tasks are the last 200 that succeeded, and the last 200 that failed, by function.
+    Recent tasks are the last 200 that succeeded, and the last 200 that failed, by function. If
+    tasks began late in the last hour, their lateness is summed by cause.
 
     Example: expirebridge stats
 
@@ -85,6 +93,7 @@ def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> No
         Group(
             Text(ALL_TASKS), *_totals(figures),
             Text(), Text(RECENT_TASKS), _pace(figures), _functions(figures),
+            *([Text(), Text(LATE), _causes(figures)] if figures.late else []),
         )
     )  # fmt: skip
 
@@ -136,6 +145,7 @@ def _as_data(figures: DatabaseFigures) -> dict[str, Any]:
         "listeners": figures.health.listeners,
         "ended_per_minute": round(figures.recent.per_minute, 1),
         "lateness": {"p50": figures.recent.lateness(0.5), "p99": figures.recent.lateness(0.99)},
+        "late_last_hour": {str(cause): round(late, 3) for cause, late in figures.late.items()},
         "next_due": figures.next[0].due if figures.next else None,
         "running": [task.id for task in figures.running],
         "functions": {name: asdict(one) for name, one in figures.recent.functions().items()},
@@ -186,6 +196,13 @@ def _functions(figures: DatabaseFigures) -> RenderableType:
     )
 
 
+def _causes(figures: DatabaseFigures) -> RenderableType:
+    return table_of(
+        ("cause", "late"),
+        [(words_of(cause), human(seconds)) for cause, seconds in figures.late.items()],
+    )
+
+
 def _screen(figures: DatabaseFigures, server: str) -> RenderableType:
     """The screen of `top`."""
 
@@ -223,6 +240,7 @@ def _screen(figures: DatabaseFigures, server: str) -> RenderableType:
         Text(),
         Text(RECENT_TASKS, style="bold reverse"),
         _functions(figures),
+        *([Text(), Text(LATE, style="bold reverse"), _causes(figures)] if figures.late else []),
     )  # fmt: skip
 
 

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.durations import human
+from expirebridge.model.lateness import LATE, LateCause
 from expirebridge.model.log_fields import event as fields_of
 from expirebridge.model.task import Task
 
 logger = logging.getLogger("expirebridge")
 
-LATE = 1.0
-"""Seconds after its due time from which on a task counts as late here."""
 FORGET = 5.0
 """Seconds for which late tasks are remembered without a gap: it may be noticed after them."""
 
@@ -37,7 +36,7 @@ class LateReport:
 
     def _clear(self) -> None:
         self._functions: Counter[str] = Counter()
-        self._found: Counter[str] = Counter()
+        self._causes: Counter[str] = Counter()
         self._done: Counter[str] = Counter()
         self._longest = 0.0
         self._latest = 0.0
@@ -56,16 +55,17 @@ class LateReport:
                 self._unscanned.discard(node)
                 self._adopted += adopted
                 self._ask_for_a_look()
-            case Started(task=task, lateness=lateness) if lateness > LATE:
-                self._add(task, lateness, "run")
-            case Misfired(task=task, lateness=lateness, done=done):
-                self._add(task, lateness, done)
+            case Started(task=task, lateness=lateness, cause=cause) if lateness > LATE:
+                self._add(task, lateness, cause, "run")
+            case Misfired(task=task, lateness=lateness, cause=cause, done=done):
+                self._add(task, lateness, cause, done)
             case Claimed(count=0) | Started():
                 self._notice_caught_up()
 
-    def _add(self, task: Task, lateness: float, done: str) -> None:
+    def _add(self, task: Task, lateness: float, cause: LateCause | None, done: str) -> None:
         self._functions[task.func] += 1
-        self._found["lapsed lease" if task.lapses else "due time"] += 1
+        if cause is not None:  # there is none if it may be so late
+            self._causes[cause.value] += 1
         self._done[done] += 1
         self._longest = max(self._longest, lateness)
         self._latest = time.monotonic()
@@ -89,16 +89,17 @@ class LateReport:
         count = self._functions.total()
         text = "nothing was late"
         if count:
+            why = f"; why: {_listed(self._causes)}" if self._causes else ""
             text = (
-                f"{count} late, by up to {human(self._longest)} ({_listed(self._functions)}); "
-                f"found by: {_listed(self._found)}; {_listed(self._done)}"
+                f"{count} late, by up to {human(self._longest)} ({_listed(self._functions)})"
+                f"{why}; {_listed(self._done)}"
             )
         logger.info(
             "after the gap: %s; the scan adopted %d", text, self._adopted,
             extra=fields_of(
                 "late", reason=", ".join(dict.fromkeys(self._reasons)), count=count,
                 longest_ms=round(self._longest * 1000, 1), functions=dict(self._functions),
-                found=dict(self._found), done=dict(self._done), adopted=self._adopted,
+                causes=dict(self._causes), done=dict(self._done), adopted=self._adopted,
             ),
         )  # fmt: skip
 

@@ -19,6 +19,8 @@ from expirebridge.store.client import AsyncStore, Store
 # An estimate is as good as the round trip was short. An older one is trusted less, by so many
 # seconds of error for each second of age: more than clocks drift apart.
 _DRIFT = 0.0005
+JUMP = 0.5
+"""Seconds from which on a difference to the estimate is a jump of the server's clock."""
 
 
 class ServerClock:
@@ -32,6 +34,8 @@ class ServerClock:
         self._offset = time.time() - time.monotonic()
         self._error = float("inf")
         self._taken = time.monotonic()
+        self.jump: tuple[float, float] | None = None
+        """The latest time that it passed over, from and to, if there was one."""
 
     def learn(self, now_us: int, *, sent: float, received: float) -> None:
         """Take a sample: the server's time, and ours (monotonic seconds) around the exchange."""
@@ -39,12 +43,18 @@ class ServerClock:
         offset = now_us / 1e6 - (sent + received) / 2
         expected = self._error + _DRIFT * (received - self._taken)
         jumped = abs(offset - self._offset) > error + expected
+        if offset - self._offset > max(error + expected, JUMP):
+            self.jump = (received + self._offset, received + offset)
         if error <= expected or jumped:
             self._offset, self._error, self._taken = offset, error, received
 
     def now(self) -> float:
         """The server's time, in seconds since 1970."""
         return time.monotonic() + self._offset
+
+    def at(self, moment: float) -> float:
+        """The server's time at that moment (monotonic), in seconds since 1970."""
+        return moment + self._offset
 
     def seconds_until(self, due_ms: int) -> float:
         """Seconds from now until that millisecond begins on the server; negative if it has."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
+from expirebridge.model.lateness import Lateness
 from expirebridge.model.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -139,6 +140,9 @@ class Task:
     request."""
     waited: float = 0.0
     """Seconds for which it has waited for slots of its limits since it was due."""
+    late: Lateness | None = None
+    """How late its last attempt began, and why, of a finished task: if it was more than its
+    `late_after`, or a second."""
     queued: QueuePlace | None = None
     """Where it stands in line, of a waiting task that was read by `get`."""
     history: tuple[HistoryEntry, ...] = ()

@@ -32,6 +32,7 @@ from expirebridge.hooks import (
     Scanned,
     Started,
 )
+from expirebridge.model.lateness import words_of
 from expirebridge.model.log_fields import event as fields_of
 from expirebridge.model.log_fields import message_of
 from expirebridge.model.task import running_task
@@ -240,9 +241,11 @@ def _log_start(event: Started) -> None:
         return
     task, late = event.task, round(event.lateness * 1000, 1)
     logger.debug(
-        "started %s %s, attempt %d, %.1f ms late", task.func, task.id, task.attempt, late,
+        "started %s %s, attempt %d, %.1f ms late%s", task.func, task.id, task.attempt, late,
+        f": {words_of(event.cause)}" if event.cause is not None else "",
         extra=fields_of(
-            "started", func=task.func, task=task.id, attempt=task.attempt, late_ms=late
+            "started", func=task.func, task=task.id, attempt=task.attempt, late_ms=late,
+            cause=event.cause or "",
         ),
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from expirebridge.hooks import (
     Gap,
     Lapsed,
     Made,
+    Misfired,
     Misplaced,
     Passed,
     ProcessEnd,
@@ -31,6 +32,7 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
+from expirebridge.model.lateness import LateCause
 from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics_server import MetricsServer
 from expirebridge.observe.scale_endpoint import with_scale
@@ -194,6 +196,14 @@ class _ListenerMetrics:
         self._lapses = counter(
             "expirebridge_lapses", "Tasks that lapsed: their listener died, or fell silent."
         )
+        self._late_seconds = counter(
+            "expirebridge_late_seconds",
+            "Seconds from the due time to the start of tasks that began late, by cause.",
+            ["cause"],
+        )
+        self._late_tasks = counter(
+            "expirebridge_late_tasks", "Tasks that began late, by cause.", ["cause"]
+        )
         self._processes = Gauge(
             "expirebridge_processes", "Processes for handlers with process=True.",
             registry=registry,
@@ -208,6 +218,9 @@ class _ListenerMetrics:
             self._claims.labels(result)
         for source in Source:
             self._doorbells.labels(source)
+        for cause in LateCause:
+            self._late_seconds.labels(cause)
+            self._late_tasks.labels(cause)
         for reason in ProcessEnd:
             self._process_ends.labels(reason)
 
@@ -217,6 +230,9 @@ class _ListenerMetrics:
             case Claimed(count=count):
                 self._claims.labels(FULL if count else EMPTY).inc()
                 self._claimed.inc(count)
+            case Started(cause=cause) | Misfired(cause=cause) if cause is not None:
+                self._late_seconds.labels(cause).inc(event.lateness + event.task.waited)
+                self._late_tasks.labels(cause).inc()
             case Rung(source=source):
                 self._doorbells.labels(source).inc()
             case Gap():

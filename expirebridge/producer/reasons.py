@@ -256,14 +256,14 @@ def _runs(found: Circumstances) -> Reason:
 
 
 def _succeeded(found: Circumstances) -> Reason:
-    text = f"succeeded{_at_end(found)}, in attempt {found.task.attempt}"
+    text = f"succeeded{_at_end(found)}, in attempt {found.task.attempt}{_began(found)}"
     return _reason(found, "succeeded", text, found.task.ended, "")
 
 
 def _failed(found: Circumstances) -> Reason:
     task = found.task
     blocks = "; it lets nobody of its lane pass" if found.blocks else ""
-    text = f"failed{_at_end(found)}{_because(_last_line(task.error))}{blocks}"
+    text = f"failed{_at_end(found)}{_because(_last_line(task.error))}{blocks}{_began(found)}"
     return _reason(found, "failed", text, task.ended, f"expirebridge run {task.id}")
 
 
@@ -271,6 +271,7 @@ def _cancelled(found: Circumstances) -> Reason:
     task = found.task
     why = _last_line(task.error)
     text = f"cancelled{_at_end(found)}" + (_because(why) if why else ", by request")
+    text += _began(found)
     return _reason(found, "cancelled", text, task.ended, f"expirebridge run {task.id}")
 
 
@@ -305,6 +306,11 @@ def _last_line(error: str | None) -> str:
 def _at_end(found: Circumstances) -> str:
     ended = found.task.ended
     return f" {_ago(ended, found.now)} ago" if ended is not None else ""
+
+
+def _began(found: Circumstances) -> str:
+    """How late its last attempt began, and why, if it did."""
+    return f"; it began {found.task.late}" if found.task.late is not None else ""
 
 
 def _clock(moment: datetime) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from expirebridge.model.keys import IN_RECORD, decode_args
+from expirebridge.model.lateness import LateCause, Lateness
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms
 from expirebridge.store.lane_records import place_from
 
@@ -166,6 +167,26 @@ def _seconds(raw: bytes) -> float | None:
     return None if ms is None else ms / 1000
 
 
+def _waited(raw: bytes) -> float | None:
+    """Seconds for which a task waited: the first of the numbers."""
+    return _seconds(raw.partition(b" ")[0])
+
+
+def _held(raw: bytes) -> float:
+    """How many of these seconds it was on hold: the second number, if there is one."""
+    return _seconds(raw.partition(b" ")[2]) or 0.0
+
+
+def late_from(record: Mapping[str, bytes]) -> Lateness | None:
+    """Why the last attempt began late, if it did. What an earlier one left there does not count."""
+    ms, cause, started = (*record.get("late", b"").split(), b"", b"", b"")[:3]
+    seconds = _seconds(ms)
+    if seconds is None or not cause or started != record.get("started"):
+        return None
+    known = text(cause) in set(LateCause)
+    return Lateness(seconds, LateCause(text(cause)) if known else LateCause.UNKNOWN)
+
+
 def _text(raw: bytes) -> str:
     return raw.decode()
 
@@ -185,7 +206,7 @@ FIELDS = (
     Field("tags", words, claimed=True, exported=_words),
     Field("snoozes", whole, claimed=True, exported=float),
     Field("tick", first_moment, claimed=True, exported=_text),
-    Field("waited", _seconds, claimed=True),
+    Field("waited", _waited, claimed=True),
     Field("lapses", whole),
     Field("started", moment),
     Field("ended", moment),
@@ -195,6 +216,7 @@ FIELDS = (
 _SHOWN = [(field.name, field.shown) for field in FIELDS if field.shown]
 CLAIMED = [(field.name, field.shown) for field in FIELDS if field.shown and field.claimed]
 """The fields of a claim's reply for a handler's own `Task`, and their readers."""
+_WAITED = [name for name, _ in CLAIMED].index("waited")
 EXPORTED = {field.name: field.exported for field in FIELDS if field.exported}
 EXPORTED_TEXTS = tuple(name for name, write in EXPORTED.items() if write is _text)
 
@@ -242,6 +264,10 @@ class ClaimedTask(NamedTuple):
     """The unreadable part of its record, if any: then it cannot run."""
     ledger: bytes | None = None
     """Of a task of a ledger: generation and revision of its row, as the record has them."""
+    held: float = 0.0
+    """How many of the seconds that it waited it was on hold."""
+    given_back: bool = False
+    """True if a listener had it before, and its attempt was not counted."""
 
     @property
     def waited(self) -> float:
@@ -249,11 +275,16 @@ class ClaimedTask(NamedTuple):
         waited: float = self.shown.get("waited", 0.0)
         return waited
 
+    @property
+    def is_tick(self) -> bool:
+        """True for a task of a series."""
+        return "tick" in self.shown
+
 
 def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
     head, key, rare = row
-    id, due, attempt, lapses, made = head.split()
+    id, due, attempt, lapses, made, *given_back = head.split()
     call, ledger, args, retry, timeout, misfire, *others = rare or _NO_RARE
     # The first `?` of its own name ends the id.
     func, _, inline = (call if call is not None else key.partition(b"?")[2]).partition(b"?")
@@ -279,6 +310,8 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
         shown,
         "its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
         ledger,
+        _held(others[_WAITED]) if "waited" in shown else 0.0,
+        bool(given_back) and not shown.get("snoozes"),
     )
 
 
@@ -312,6 +345,7 @@ def task_from(row: Sequence[Any]) -> Task:
         created=from_ms(made * 1000) if made is not None else None,
         queued=place_from(place[0]) if place else None,
         history=history_of(record, standing),
+        late=late_from(record) if standing.finished else None,
         **shown(record),
     )
 

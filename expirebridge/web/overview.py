@@ -15,10 +15,17 @@ from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.model.durations import human
+from expirebridge.model.lateness import words_of
 from expirebridge.model.task import Counts, LeftOut, State, texts_of, to_ms
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.store.commands import inspection
-from expirebridge.store.commands.inspection import FunctionSurvey, Health, LastBeat, Span
+from expirebridge.store.commands.inspection import (
+    FunctionSurvey,
+    Health,
+    LastBeat,
+    Span,
+    late_seconds,
+)
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.context import PageContext
 
@@ -128,6 +135,8 @@ class Course:
     coming: Chart | None = None
     throughput: Chart | None = None
     lateness: Chart | None = None
+    causes: tuple[tuple[str, float], ...] = ()
+    """Why attempts began late in this time, and by how many seconds in all, most first."""
     functions: tuple[tuple[str, FunctionStatistics], ...] = ()
     """Recent results of each function, those that failed most first."""
     alarms: tuple[Finding, ...] = ()
@@ -206,6 +215,7 @@ class Overview:
             coming=coming,
             throughput=_throughput(past, minutes),
             lateness=_lateness(past, minutes),
+            causes=tuple((words_of(cause), late) for cause, late in late_seconds(past).items()),
             functions=functions,
             alarms=_alarms(findings),
         )

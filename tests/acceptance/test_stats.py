@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -14,16 +15,18 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge import Bridge, InvalidTask
+from expirebridge import Bridge, InvalidTask, LateCause, Lateness
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.settings import Settings
 from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, forecasting
+from expirebridge.store.commands import claiming, forecasting, inspection
+from expirebridge.store.commands.claiming import Settlement
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
+from tests.kit.steps import settle
 from tests.kit.waiting import park
 
 
@@ -65,6 +68,23 @@ def test_stats_tell_states_and_how_each_function_did(url: str) -> None:
     assert "ended" not in totals
     assert "ended 5 a minute" in recent
     assert "orders.rate" in recent
+
+
+def test_the_causes_of_late_tasks_are_summed(bridge: Bridge, store: Store, url: str) -> None:
+    assert invoke_json("stats", url=url)["late_last_hour"] == {}
+    late = [Lateness(90, LateCause.NO_ROOM), Lateness(0.5, LateCause.LIMIT), None]
+    for number, one in enumerate(late):
+        bridge.make_task("mail.send", [number], 0, id=str(number))
+        store.run(claiming.claim("t", Settings(), places=1, idle=True))
+        settle(store, Settlement(str(number), "t", "succeeded", late=one))
+    shown = invoke_json("stats", url=url)
+    assert shown["late_last_hour"] == {"no-room": 90, "limit": 0.5}
+    text = invoke("stats", url=url)
+    assert "tasks that began late in the last hour, by so much in all:" in text
+    assert re.search(r"^no room in the listeners +1m 30s$", text, re.MULTILINE)
+    assert "late: no room in the listeners" in invoke("show", "0", url=url)
+    task = invoke_json("show", "0", url=url)
+    assert task["late"] == {"seconds": 90, "cause": "no-room"}
 
 
 def test_nobody_is_late_while_it_waits_for_a_slot(

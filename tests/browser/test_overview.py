@@ -7,14 +7,17 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge
+from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.model.durations import human
+from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet
+from expirebridge.store.commands.claiming import Settlement
 from expirebridge.web.overview import Backlog, Readings
 from tests.browser.serving import Asking
 from tests.kit.invoked import end_due_tasks, invoke_json
+from tests.kit.steps import settle
 
 
 @pytest.fixture
@@ -92,6 +95,20 @@ async def test_functions_are_shown_with_the_numbers_of_stats(
     mail = stats["mail.send"]
     assert " ".join(cells[1][3:]) == f"{human(mail['lateness'])} {human(mail['duration'])}"
     assert 'href="/tasks?func=orders.rate&amp;state=failed"' in rows[0]
+
+
+async def test_why_tasks_began_late_is_said_in_the_overview_and_on_their_page(
+    asking: Asking, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("mail.send", [], 0, id="a")
+    store.run(claiming.claim("t", Settings(), places=1, idle=True))
+    late = Lateness(90, LateCause.NO_ROOM)
+    settle(store, Settlement("a", "t", "succeeded", late=late))
+    async with asking() as pages:
+        shown = (await pages.get("/")).text
+        page = (await pages.get("/task?id=a")).text
+    assert "Late tasks, by so much in all: no room in the listeners 1m 30s." in shown
+    assert "<small>1m 30s late: no room in the listeners</small>" in page
 
 
 async def test_functions_that_no_listener_knows_are_named(

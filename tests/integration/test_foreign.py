@@ -13,6 +13,7 @@ from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.lateness import Hindrances, LoopPulse
 from expirebridge.listener.partition import reconciler
 from expirebridge.listener.partition import reconciler as news
 from expirebridge.listener.partition.backlog import BacklogScan
@@ -249,6 +250,7 @@ def reconciler_on(consumer: SessionOwner, settings: Settings, wakeup: Wakeup) ->
     membership = Membership(settings.doorbell)
     due_timer = DueTimer(
         consumer, settings.prefix, wakeup=wakeup, hooks=Hooks(),
+        hindrances=Hindrances(consumer, LoopPulse(), lease=settings.lease),
         fair_share=FairShare(membership, Capacity(1, InFlight())),
         scan=BacklogScan(code_without_handlers(), membership),
     )  # fmt: skip

@@ -12,9 +12,9 @@ import redis
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from expirebridge import Bridge, State, current_task
+from expirebridge import Bridge, LateCause, State, current_task
 from expirebridge.errors import CompletionRefused
-from expirebridge.hooks import Direction, End, Passed
+from expirebridge.hooks import Claimed, Direction, End, Passed, Started
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.listener.ledger.roles import RelayLoop
@@ -397,3 +397,16 @@ async def test_the_echo_of_a_task_that_the_server_lost_has_its_row_carried_again
     assert ran == []
     assert state_of(store, "a") is State.PENDING
     assert client.zscore("expirebridge:pending", "a") == due
+
+
+async def test_what_is_relayed_late_began_late_because_of_its_ledger(
+    harness: LedgerHarness, with_ledger: Settings
+) -> None:
+    witness = Witness()
+    async with listening(with_ledger, witness, run=into([])) as listener:
+        await witness.until(lambda: witness.seen(Claimed))
+        for consumer in listener._servers.consumers:
+            consumer.hindrances._spans.clear()  # as if it had been there for long
+        harness.insert("a", func="test.run", params="[1]", at_ms=round(time.time() * 1000) - 5000)
+        await witness.until_ended(1, End.SUCCEEDED)
+    assert [event.cause for event in witness.seen(Started)] == [LateCause.LEDGER]

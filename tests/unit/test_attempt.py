@@ -28,6 +28,7 @@ from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.lateness import Hindrances, LoopPulse
 from expirebridge.listener.partition.maintenance import DurationRecorder
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession
@@ -54,6 +55,10 @@ class PartitionOfOne:
     leases: Leases
     settler: Settler
     row_check: RowLookup | None = None
+
+    @property
+    def hindrances(self) -> Hindrances:
+        return Hindrances(self, LoopPulse(), lease=60)
 
     @property
     def health(self) -> ServerHealth:

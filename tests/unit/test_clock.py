@@ -10,6 +10,7 @@ import pytest
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.lateness import Hindrances, LoopPulse
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer, LeadTime
@@ -40,8 +41,10 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
 def clock_for(wakeup: Wakeup, fair_share: FairShare | None = None) -> DueTimer:
     membership = Membership(Doorbells.BOTH)
     scan = BacklogScan(code_without_handlers(), membership)
+    owner = owner_of()
     return DueTimer(
-        owner_of(), "expirebridge", wakeup=wakeup, scan=scan, hooks=Hooks(),
+        owner, "expirebridge", wakeup=wakeup, scan=scan, hooks=Hooks(),
+        hindrances=Hindrances(owner, LoopPulse(), lease=30),
         fair_share=fair_share or FairShare(membership, Capacity(1, InFlight())),
     )  # fmt: skip
 

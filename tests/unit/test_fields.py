@@ -27,6 +27,7 @@ def test_a_task_has_what_is_shown() -> None:
         "due",
         "created",
         "outcome",
+        "late",
         "queued",
         "history",
     } | {"completer"}

@@ -11,6 +11,7 @@ from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.listener import late_report
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.wakeups import Wakeup
+from expirebridge.model.lateness import LateCause
 from expirebridge.model.task import State, Task
 
 GAP = Gap(reason="the server was away")
@@ -18,11 +19,11 @@ DONE = Scanned(adopted=0)
 NOTHING = Claimed(count=0)
 
 
-def started(lateness: float, func: str = "mail.send", lapses: int = 0) -> Started:
-    task = Task(
-        id="a", func=func, key=b"", state=State.RUNNING, due=datetime.now(UTC), lapses=lapses
-    )
-    return Started(task=task, lateness=lateness)
+def started(
+    lateness: float, func: str = "mail.send", cause: LateCause | None = LateCause.NOBODY
+) -> Started:
+    task = Task(id="a", func=func, key=b"", state=State.RUNNING, due=datetime.now(UTC))
+    return Started(task=task, lateness=lateness, cause=cause if lateness > 1 else None)
 
 
 def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[dict[str, Any]]:
@@ -34,26 +35,28 @@ def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[dict[str, Any
     return [vars(record)["fields"] for record in caplog.records]
 
 
-def test_what_was_late_is_told_once_with_how_it_was_found(
+def test_what_was_late_is_told_once_with_its_causes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    misfired = Misfired(task=started(0).task, lateness=7200, done="skipped")
+    misfired = Misfired(
+        task=started(0).task, lateness=7200, done="skipped", cause=LateCause.TAKEN_OVER
+    )
     [fields] = told(
-        caplog, started(90), GAP, started(30, "orders.rate", lapses=1), misfired,
-        Scanned(adopted=2), started(1.5), NOTHING, NOTHING, started(50), NOTHING,
+        caplog, started(90), GAP, started(30, "orders.rate"), misfired,
+        Scanned(adopted=2), started(1.5, cause=None), NOTHING, NOTHING, started(50), NOTHING,
     )  # fmt: skip
     assert fields == {
         "reason": "the server was away",
         "count": 4,
         "longest_ms": 7_200_000,
         "functions": {"mail.send": 3, "orders.rate": 1},
-        "found": {"due time": 3, "lapsed lease": 1},
+        "causes": {"nobody": 2, "taken-over": 1},
         "done": {"run": 3, "skipped": 1},
         "adopted": 2,
     }
     assert caplog.messages == [
-        "after the gap: 4 late, by up to 2h (3 mail.send, 1 orders.rate); found by: 3 due time, "
-        "1 lapsed lease; 3 run, 1 skipped; the scan adopted 2"
+        "after the gap: 4 late, by up to 2h (3 mail.send, 1 orders.rate); why: 2 nobody, "
+        "1 taken-over; 3 run, 1 skipped; the scan adopted 2"
     ]
 
 

@@ -25,7 +25,12 @@ LAYERS = [
     {"listener.watchdog"},
     {"listener.partition"},
     {"listener.execution", "listener.ledger"},
-    {"listener.session", "listener.periodic_role", "listener.lifespans"},
+    {
+        "listener.session",
+        "listener.periodic_role",
+        "listener.lifespans",
+        "listener.lateness",
+    },
     {"listener.wakeups", "listener.server_health", "listener.parent", "listener.cores"},
     {"ledger"},
     {"producer", "handlers", "checks"},

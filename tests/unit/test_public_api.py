@@ -68,6 +68,8 @@ def test_the_public_names_are_these() -> None:
         "InvalidSetting",
         "InvalidTask",
         "Lane",
+        "LateCause",
+        "Lateness",
         "LeftOut",
         "Limit",
         "LimitListing",

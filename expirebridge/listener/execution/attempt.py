@@ -17,9 +17,11 @@ from expirebridge.listener.execution.exceptions import (
 )
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
+from expirebridge.listener.lateness import Hindrances
 from expirebridge.listener.session import SessionOwner
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
+from expirebridge.model.lateness import LATE, Lateness
 from expirebridge.model.limits import Rate
 from expirebridge.model.policies import (
     DEFAULT_POLICY,
@@ -77,6 +79,11 @@ class Consumer(SessionOwner, Protocol):
     """The consumer of a partition, as attempts of its tasks use it."""
 
     @property
+    def hindrances(self) -> Hindrances:
+        """What hindered its claims."""
+        ...
+
+    @property
     def leases(self) -> Leases:
         """The leases of the tasks that it claimed."""
         ...
@@ -132,6 +139,8 @@ class Attempt:
         """Timeout of its handler, in seconds."""
         self.lateness = 0.0
         """Seconds from its due time to its start, by the estimate of the server's clock."""
+        self.late: Lateness | None = None
+        """How late it is, and why, if that is more than its `late_after`, or a second."""
         self.began: float | None = None
         """Time of the call of its handler, by `time.perf_counter`."""
         self.answer: CallResult | None = None
@@ -232,15 +241,28 @@ class Attempt:
                 policy = decode_misfire(self.claimed.misfire)
             except ValueError as error:
                 return self.outcomes.failed(f"its misfire policy cannot be read: {error}")
-        if policy is not None and policy.window is None:
-            lateness += self.claimed.waited
-        if policy is None or policy.late_after is None or lateness <= policy.late_after:
+        whole = lateness + self.claimed.waited
+        if policy is None or policy.late_after is None:
+            if whole > LATE:
+                self._note_late(whole)
             return None
+        if policy.window is None:
+            lateness = whole
+        if lateness <= policy.late_after:
+            return None
+        self._note_late(whole)
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
         delay = policy.delay()
         if delay is None:
             return self.outcomes.failed(f"skipped: {found}")
         return self.outcomes.spread(delay, f"spread: {found}")
+
+    def _note_late(self, seconds: float) -> None:
+        """Derive why it is so late; without a listener nobody knows."""
+        if self._consumer is not None:
+            start = self.claimed.due / 1000 + seconds
+            cause = self._consumer.hindrances.cause_of(self.claimed, start)
+            self.late = self.outcomes.late = Lateness(seconds, cause)
 
     def refusal(self) -> AttemptOutcome | None:
         """The outcome if there is no handler, or the record cannot be read."""

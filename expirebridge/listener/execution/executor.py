@@ -18,6 +18,7 @@ from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_a
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.thread_pool import ThreadPool
+from expirebridge.listener.lateness import LoopPulse
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.log_fields import event
 from expirebridge.model.schedule import SeriesSpec
@@ -69,6 +70,7 @@ class Executor:
         """The series that its handlers declare with `@every`."""
         self._settings = settings
         self.in_flight = InFlight()
+        self.pulse = LoopPulse()
         self._processes = processes_for(registry, settings, hooks)
         self.capacity = Capacity(self._places(), self.in_flight)
         self._threads = ThreadPool(settings.concurrency)
@@ -94,7 +96,8 @@ class Executor:
         self._threads.switching.take_charge()
 
     def open(self) -> None:
-        """Start the first process for handlers, if any needs one, before the first task."""
+        """Start what must be there before the first task: a process for handlers that need one."""
+        self.pulse.start()
         if self._processes is not None:
             self._processes.open()
 
@@ -317,6 +320,7 @@ class Executor:
 
     def close(self) -> None:
         """End the idle threads; those that still run a handler end with the process."""
+        self.pulse.stop()
         self._threads.close()
 
     # For the heartbeat's thread, while the event loop is blocked

@@ -206,14 +206,16 @@ def _misfire(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
     if outcome is not None:
         attempt.begin()
         done = "skipped" if outcome.end is End.FAILED else "spread"
-        hooks.emit(Misfired(task=attempt.task, lateness=attempt.lateness, done=done))
+        late, cause = attempt.lateness, attempt.late.cause if attempt.late else None
+        hooks.emit(Misfired(task=attempt.task, lateness=late, done=done, cause=cause))
     return outcome
 
 
 def _refuse(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
     """The outcome if no handler can be called."""
     if attempt.handler is not None:
-        hooks.emit(Started(task=attempt.task, lateness=attempt.lateness))
+        cause = attempt.late.cause if attempt.late else None
+        hooks.emit(Started(task=attempt.task, lateness=attempt.lateness, cause=cause))
     outcome = attempt.refusal()
     if outcome is not None:
         attempt.begin()

@@ -11,6 +11,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End, Ended
 from expirebridge.listener.execution.exceptions import RemoteTraceback, TimedOut
 from expirebridge.model.durations import seconds_of
+from expirebridge.model.lateness import Lateness
 from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
@@ -110,10 +111,12 @@ class AttemptOutcome(NamedTuple):
 class OutcomeBuilder:
     """Builds the outcome of one attempt of a claimed task."""
 
-    __slots__ = ("_claimed",)
+    __slots__ = ("_claimed", "late")
 
     def __init__(self, claimed: ClaimedTask) -> None:
         self._claimed = claimed
+        self.late: Lateness | None = None
+        """How late the attempt began, if it did; recorded with its outcome."""
 
     def succeeded(self, result: Any) -> AttemptOutcome:
         """The handler returned this result."""
@@ -214,5 +217,6 @@ class OutcomeBuilder:
         if isinstance(text, str):
             # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
             text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
-        settlement = Settlement(self._claimed.id, self._claimed.token, word, delay, text)
+        claimed = self._claimed
+        settlement = Settlement(claimed.id, claimed.token, word, delay, text, late=self.late)
         return AttemptOutcome(end, settlement, reason, brief=reason)

@@ -123,7 +123,10 @@ def outcome_by_row(
     end = End.SUCCEEDED if decision == "succeeded" else End.FAILED
     text = "" if end is End.SUCCEEDED else reason
     return AttemptOutcome(
-        end, Settlement(claimed.id, claimed.token, decision, 0.0, text), reason, reason
+        end,
+        Settlement(claimed.id, claimed.token, decision, 0.0, text, late=attempt.late),
+        reason,
+        reason,
     )
 
 

@@ -81,6 +81,11 @@ class BacklogScan:
         return bool(self._walks)
 
     @property
+    def withholds(self) -> bool:
+        """True while claims pass over tasks of a ledger that it does not have, or that lags."""
+        return self._code.withholds
+
+    @property
     def pause(self) -> float | None:
         """Seconds after which to claim without a wake-up; None: never."""
         return max(self._ready - time.monotonic(), 0.0) if self._walks else None

@@ -17,6 +17,7 @@ from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
+from expirebridge.model.lateness import LateCause
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
@@ -64,6 +65,7 @@ class Claimer:
         self._executor = executor
         self._capacity = executor.capacity
         self._hooks = hooks
+        self._hindrances = consumer.hindrances
         self._most = min(max(settings.concurrency // 2, 1), claiming.MAX_CLAIM)
         """Tasks that one claim asks for at most: while they run, the server makes the next one."""
         self._has_places = True
@@ -87,6 +89,8 @@ class Claimer:
         self._settler.claims = False
         async with self._claiming:
             pass
+        if self._suspended:
+            self._hindrances.begin(LateCause.NOBODY)
 
     def resume(self) -> None:
         """Claim again, at once."""
@@ -144,6 +148,8 @@ class Claimer:
         most = 0 if closed else min(self._most, self._settler.claim_limit())
         places = self._capacity.acquire(self._wakeup, most) if most else 0
         self._has_places = places > 0
+        if not closed:
+            self._hindrances.backlog.note_room(has_room=self._has_places)
         return places
 
     async def _claim(self, places: int) -> Claim | None:
@@ -160,6 +166,7 @@ class Claimer:
         )  # fmt: skip
         self._due_timer.notice_claim()
         self._places = places
+        asked, failed = time.monotonic(), False
         while True:
             session = self._consumer.session
             sent = time.monotonic()
@@ -168,6 +175,7 @@ class Claimer:
                 claim = await self._send(call, session)
             except ServerError as error:
                 session.health.failed(ROLE, error)
+                failed = True
                 self._give_up_places(session.responsiveness)
                 if last:
                     return None
@@ -178,8 +186,10 @@ class Claimer:
                 if session is not self._consumer.session:
                     # A superseded primary claimed; its successor has that if it was replicated.
                     call = claiming.resent(call)
+                    failed = True
                     continue
                 session.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
+                self._hindrances.note_trip(asked, failed=failed)
                 patience = self._settings.lease / 2 if session.responsiveness else 0.0
                 return await self._fit(claim, until=sent + patience, alone=alone)
 
@@ -224,9 +234,11 @@ class Claimer:
     async def _await_answer(self) -> None:
         """Wait until the node answers, without a place or a turn."""
         self._capacity.withdraw(self._wakeup)
+        began = time.monotonic()
         while not self._stopping:
             session = self._consumer.session
             if session.responsiveness is None or not session.responsiveness.lost:
+                self._hindrances.note_trip(began, failed=True)
                 return
             try:
                 await session.store.run(command("PING"))
@@ -285,6 +297,7 @@ class Claimer:
     def _take_note(self, claim: Claim, took: float) -> None:
         self._scan.take(claim, took)
         self._fair_share.take(claim)
+        self._hindrances.note_claim(withholds=self._scan.withholds)
         if claim.wrong_way or claim.undeclared:
             return
         if claim.tasks or not self._scan.unfinished:
@@ -302,6 +315,7 @@ class Claimer:
         if self._scan.unfinished and claim.tasks:
             next_due = now_us // 1000
         self._due_timer.plan(next_due, now_us=now_us, count=len(claim.tasks), shared=claim.shared)
+        self._hindrances.backlog.note_rest(left=self._due_timer.behind or self._scan.unfinished)
 
     def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
         for task in tasks:

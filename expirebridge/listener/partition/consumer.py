@@ -8,6 +8,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import CodeVersion, Leases
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.lateness import Hindrances
 from expirebridge.listener.ledger.roles import ledger_roles_of
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.claimer import Claimer
@@ -40,15 +41,17 @@ logger = logging.getLogger("expirebridge")
 class PartitionConsumer:
     """Consumer of one partition; all consumers run their tasks in one executor."""
 
+    _born: bytes | None = None
+    """The time of the first write to its database, if that is known."""
+
     def __init__(
         self, session: PartitionSession, settings: Settings, *, name: str, executor: Executor,
         hooks: Hooks, ledger_engine: "LedgerEngine | None" = None,
     ) -> None:  # fmt: skip
         self.session, self._settings, self._executor = session, settings, executor
-        self._prefix = session.store.database.prefix
         self.misplaced = MisplacedKeys(session.store.database.layout, hooks)
-        self._born: bytes | None = None  # the time of the first write to its database, if known
         self.wakeup = wakeup = Wakeup()
+        self.hindrances = hindrances = Hindrances(self, executor.pulse, lease=settings.lease)
         self.membership = membership = Membership(settings.doorbell, session.election)
         code = CodeVersion(executor.fingerprint, executor.limits, concurrency=settings.concurrency)
         fair_share = FairShare(membership, executor.capacity)
@@ -57,8 +60,9 @@ class PartitionConsumer:
         self._scan = scan = BacklogScan(code, membership, ledger.gate if ledger else None)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
         self._due_timer = due_timer = DueTimer(
-            self, self._prefix, wakeup=wakeup, fair_share=fair_share, scan=scan, hooks=hooks
-        )
+            self, session.store.database.prefix, wakeup=wakeup, fair_share=fair_share, scan=scan,
+            hooks=hooks, hindrances=hindrances,
+        )  # fmt: skip
         self._ticker = Ticker(self, membership)
         self._time_zone_updater = TimeZoneUpdater(self, membership)
         self._series_registrar = SeriesRegistrar(self, settings, name=name, specs=executor.series)
@@ -156,6 +160,7 @@ class PartitionConsumer:
         """Take the answer to a heartbeat, on the event loop."""
         self.membership.rank, self.membership.listeners = reply.rank, reply.listeners
         self.membership.codes = reply.codes
+        self.hindrances.note_heartbeat(reply.silence, others_are_full=reply.others_are_full)
         if reply.gap:
             self._scan.start_over()
         self.session.event_demand.want(self, self.membership.hears)

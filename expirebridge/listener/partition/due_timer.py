@@ -1,9 +1,11 @@
 """The timer that wakes the claimer when the next known task is about to be due."""
 
 import asyncio
+import time
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
+from expirebridge.listener.lateness import Hindrances
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import SessionOwner
@@ -64,6 +66,7 @@ class DueTimer:
         fair_share: FairShare,
         scan: BacklogScan,
         hooks: Hooks,
+        hindrances: Hindrances,
     ) -> None:
         self._consumer = consumer
         self._prefix = prefix
@@ -71,6 +74,7 @@ class DueTimer:
         self._wakeup = wakeup
         self._fair_share = fair_share
         self._hooks = hooks
+        self._hindrances = hindrances
         self._next_due: int | None = None
         self._heard: int | None = None
         """The earliest that was heard of since the latest claim was sent."""
@@ -154,10 +158,13 @@ class DueTimer:
 
     async def _finds_due(self) -> bool:
         """Look, which costs the server less than a claim; returns True if something is due."""
+        sent = time.monotonic()
         try:
             due = await self._look()
         except ServerError:
+            self._hindrances.note_trip(sent, failed=True)
             return True  # the claim will report the error
+        self._hindrances.note_trip(sent, failed=False)
         if self._changed.is_set():  # what came meanwhile may be newer than this answer
             return self._is_due()
         known = [each for each in (due, self._heard) if each is not None]

@@ -11,6 +11,7 @@ from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
+from expirebridge.model.lateness import LateCause
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import pages as pages_commands
@@ -79,6 +80,8 @@ class Scanner(PeriodicRole):
             self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
         for consumer in self._key_router.consumers:
             consumer.wakeup.set()
+            if reasons:
+                consumer.hindrances.begin(LateCause.EVENT_GAP)
         self._report(await self._scan_all(SHARE if reasons else PATIENT_SHARE))
         return 0.0
 
@@ -88,6 +91,8 @@ class Scanner(PeriodicRole):
 
     def _report(self, adopted: int) -> None:
         self._hooks.emit(Scanned(adopted=adopted, node=self._node))
+        for consumer in self._key_router.consumers:
+            consumer.hindrances.end(LateCause.EVENT_GAP)
         if adopted:
             logger.info(
                 "a scan adopted %d tasks that other clients had set", adopted,

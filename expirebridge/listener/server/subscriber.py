@@ -20,6 +20,7 @@ from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
+from expirebridge.model.lateness import LateCause
 from expirebridge.store.commands.reconciling import EventKind
 from expirebridge.store.errors import translated
 
@@ -106,6 +107,8 @@ class Subscriber:
                 await self._listen()
             except (RedisError, OSError, TimeoutError, MemoryError) as error:
                 self._server.health.failed(ROLE, _ours(error))
+                for consumer in self._key_router.consumers:
+                    consumer.hindrances.begin(LateCause.EVENT_GAP, self._answered or None)
                 self.tried.set()
                 await asyncio.sleep(RETRY_PAUSE)
 
@@ -158,6 +161,9 @@ class Subscriber:
             consumer.key_events.hear_after_gap(events=events)
         if events:
             self._resyncs.request("the subscription to key events is new")
+        elif not self._event_demand.open:  # with events, it lasts until they are scanned for
+            for consumer in self._key_router.consumers:
+                consumer.hindrances.end(LateCause.EVENT_GAP)
 
     def _hear_message(self, channel: bytes, data: bytes) -> None:
         if event := self._events.get(channel):

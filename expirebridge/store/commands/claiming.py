@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from expirebridge.model.lateness import Lateness
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import (
     Argument,
@@ -243,12 +244,19 @@ class Settlement(NamedTuple):
     """The result as JSON, or the reason."""
     rate: str = ""
     """After `busy`: the name of the rate whose lane rests."""
+    late: Lateness | None = None
+    """How late the attempt began, and why; None if it was in time."""
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for settle.lua."""
         delay = milliseconds(self.delay)
         words = f"{self.id} {self.token} {self.outcome} {delay}"
-        return (f"{words} {self.rate}" if self.rate else words, self.text)
+        if self.late is not None:
+            ms = milliseconds(self.late.seconds)
+            words = f"{words} {self.rate or '-'} {ms} {self.late.cause}"
+        elif self.rate:
+            words = f"{words} {self.rate}"
+        return (words, self.text)
 
 
 def settle(
@@ -279,8 +287,10 @@ class HeartbeatReply:
     rank: int
     """Its rank among the live listeners, by name; those of the lowest ranks subscribe to events."""
     listeners: int
+    silence: float
+    """Seconds for which no listener had sent a heartbeat."""
     gap: bool
-    """True if no listener had sent a heartbeat for half a lease: events may have been missed."""
+    """True if that is more than half a lease: events may have been missed."""
     lost: list[str]
     """Ids that this listener no longer holds."""
     cancelled: list[tuple[str, str]]
@@ -292,6 +302,8 @@ class HeartbeatReply:
     """True if the functions of its code must be declared, again or for the first time."""
     codes: list[tuple[str, int]]
     """If the fleet runs more than one code: each fingerprint, and how many listeners run it."""
+    others_are_full: bool
+    """At its first heartbeat: True if there are others, and they run as many tasks as they can."""
     next_making: int | None = None
     """The ms at which the next tick of a series is to be made; None: there is no series."""
 
@@ -311,17 +323,19 @@ def heartbeat(
     """
     pairs = [item for pair in held for item in pair]
     return script(
-        "heartbeat", listener, milliseconds(lease), code, functions, *pairs, read=_read_heartbeat
-    )
+        "heartbeat", listener, milliseconds(lease), code, functions, *pairs,
+        read=lambda reply: _read_heartbeat(reply, lease),
+    )  # fmt: skip
 
 
-def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
-    now_us, rank, listeners, gap, lost, cancelled, born, undeclared, codes, making = reply
+def _read_heartbeat(reply: list[Any], lease: float) -> HeartbeatReply:
+    now_us, rank, listeners, silence, lost, cancelled, born, undeclared, codes, full, making = reply
     pairs = ids_of(cancelled)
     claims = list(zip(pairs[::2], pairs[1::2], strict=True))
     return HeartbeatReply(
-        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, bool(undeclared),
-        [(text(code), count) for code, count in rows_of(codes, 2)],
+        now_us, rank, listeners, silence / 1000, silence * 2 > milliseconds(lease),
+        ids_of(lost), claims, born, bool(undeclared),
+        [(text(code), count) for code, count in rows_of(codes, 2)], bool(full),
         making if making >= 0 else None,
     )  # fmt: skip
 

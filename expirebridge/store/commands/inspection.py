@@ -1,12 +1,13 @@
 """Calls for operators: live listeners, waiting tasks, the rights of the login."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from expirebridge.model.keys import IN_RECORD
+from expirebridge.model.lateness import LateCause
 from expirebridge.model.task import State
 from expirebridge.store.commands.call import (
     BATCH,
@@ -129,6 +130,8 @@ class Span:
     failed: int = 0
     late: tuple[int, ...] = ()
     """Attempts by the steps of their lateness; one more is for those above the last."""
+    causes: Mapping[LateCause, float] = field(default_factory=dict)
+    """Seconds by which attempts began late, by cause."""
 
     def quantile(self, share: float) -> float | None:
         """The step in ms that so large a share of the attempts kept to; None without any.
@@ -180,7 +183,7 @@ def _sum(spans: Sequence[Span]) -> Span:
     late = tuple(sum(counts) for counts in zip(*(span.late for span in spans), strict=True))
     return Span(
         spans[0].at, sum(span.succeeded for span in spans), sum(span.retried for span in spans),
-        sum(span.failed for span in spans), late,
+        sum(span.failed for span in spans), late, late_seconds(spans),
     )  # fmt: skip
 
 
@@ -188,12 +191,27 @@ def _span(at: int, fields: Iterable[Sequence[Any]]) -> Span:
     """Read the counts. Fields that another version wrote are left out."""
     ended: Counter[str] = Counter()
     late = [0] * (len(STEPS) + 1)
+    causes: dict[LateCause, float] = {}
     for raw, count in fields:
+        if text(raw) in _LATE_FIELDS:
+            causes[_LATE_FIELDS[text(raw)]] = count / 1000
         outcome, step = text(raw)[:1], text(raw)[1:]
         if step.isdigit() and 1 <= int(step) <= len(late):
             ended[outcome] += count
             late[int(step) - 1] += count
-    return Span(at, ended["s"], ended["r"], ended["f"], tuple(late))
+    return Span(at, ended["s"], ended["r"], ended["f"], tuple(late), causes)
+
+
+_LATE_FIELDS = {f"l {cause}": cause for cause in LateCause}
+
+
+def late_seconds(spans: Iterable[Span]) -> dict[LateCause, float]:
+    """The seconds by which attempts began late in these spans, by cause, most first."""
+    sums = defaultdict[LateCause, float](float)
+    for span in spans:
+        for cause, seconds in span.causes.items():
+            sums[cause] += seconds
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,10 @@ local function add_to_reply(id, record, values, due, attempt)
   -- Formatting a number takes the server as long as a small command.
   local lapses = record.lapses and string.format('%.0f', tonumber(record.lapses) or 0) or '0'
   local made = record.made and string.format('%.0f', tonumber(record.made) or -1) or '-1'
-  reply[#reply + 1] = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
+  local head = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
+  -- A first attempt although there is a number: one before was not counted.
+  if record.attempt and attempt == '1' and record.token ~= token then head = head .. ' again' end
+  reply[#reply + 1] = head
   reply[#reply + 1] = trigger_key(id, record)
   reply[#reply + 1] = rare
   claimed = claimed + 1

@@ -84,8 +84,12 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
     return false
   end
   local due = math.max(number_up_to(now, known[4]) or now, opening > now and opening or 0)
-  local waited = (number_up_to(now, known[6]) or 0) + math.max(opening - (number_up_to(now, known[5]) or now), 0)
-  local fields, pace = { 'waited', string.format('%.0f', waited) }, counted.pace[lane]
+  local before, held = string.match(known[6] or '', '^(%d+) ?(%d*)$')
+  local wait = math.max(opening - (number_up_to(now, known[5]) or now), 0)
+  local waited = string.format('%.0f', (number_up_to(now, before) or 0) + wait)
+  held = (number_up_to(now, held) or 0) + (is_hold(lane) and wait or 0)
+  if held > 0 then waited = waited .. string.format(' %.0f', held) end
+  local fields, pace = { 'waited', waited }, counted.pace[lane]
   if pace then
     -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
     local record = due > now and read(id)

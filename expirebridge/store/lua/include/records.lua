@@ -34,7 +34,8 @@
 --   queue    while it waits for a slot: the lane
 --   tenant   and whose turn it waits for, if that is fair
 --   parked   since when, in ms
---   waited   how many ms it has waited for slots since it was due
+--   waited   how many ms it has waited for slots since it was due; and after a space, how many of them it was on hold
+--   late     of an attempt that ended, and had begun late: how many ms, the cause, and its `started`
 local STATES = { 'pending', 'waiting', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 -- Least time in ms that a finished record is kept: late events of its key must find it.
@@ -42,7 +43,8 @@ local LATE_EVENTS = 15000
 
 -- The fields that only runs write: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited' }
+  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited',
+  'late' }
 
 -- True if the text can be an id: other clients can put anything into a state set, or into the name of a record. The
 -- length is checked when an id is made.

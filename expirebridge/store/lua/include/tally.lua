@@ -3,7 +3,8 @@
 
 -- Counts the outcomes of attempts and their lateness: a hash per minute, kept for a day.
 -- A field is an outcome's first letter and its step of lateness: the place of the first of these limits
--- in ms that it did not exceed, or one more if it exceeded all.
+-- in ms that it did not exceed, or one more if it exceeded all. The field `l <cause>` has the ms by which attempts
+-- began late for that cause.
 local STEPS = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 600000 }
 local TALLIED = { succeeded = 's', retry = 'r', failed = 'f' }
 local DAY = 86400
@@ -13,11 +14,20 @@ local tallied = {}
 -- Needs the fields `due` and `started`, and `waited` if there are limits: nobody is late while it waits for a slot.
 local function tally(record, outcome)
   if not TALLIED[outcome] then return end
-  local late = (tonumber(record.started) or now) - (tonumber(record.due) or now) - (tonumber(record.waited) or 0)
+  local late = (tonumber(record.started) or now) - (tonumber(record.due) or now)
+  if record.waited then late = late - (tonumber(string.match(record.waited, '^%d+')) or 0) end
   local step = 1
   while STEPS[step] and late > STEPS[step] do step = step + 1 end
   local field = TALLIED[outcome] .. step
   tallied[field] = (tallied[field] or 0) + 1
+end
+
+-- Notes by how many ms an attempt began late, and why, if it ended by itself.
+local function tally_late(id, record, outcome, late, cause)
+  if not TALLIED[outcome] then return end
+  local field = 'l ' .. cause
+  tallied[field] = (tallied[field] or 0) + tonumber(late)
+  redis.call('HSET', record_key(id), 'late', late .. ' ' .. cause .. ' ' .. (record.started or ''))
 end
 
 -- One command for all with the same field. A key that another client overwrote is left alone.

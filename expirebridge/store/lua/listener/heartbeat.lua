@@ -6,11 +6,12 @@
 --          passes over many tasks that no listener can run, and ` =` and its concurrency,
 --          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among the live ones, their number,
---          1 if none had sent a heartbeat for half a lease, the ids that it lost (not those that it
---          settled while this heartbeat was on its way), id and token of each that was cancelled,
+--          for how many ms none had sent a heartbeat (a gap, if that is more than half a lease), the ids that it
+--          lost (not those that it settled while this heartbeat was on its way), id and token of each that was cancelled,
 --          when this database was first written to, 1 if the functions of its code are not declared
---          completely, fingerprints and how many listeners run each, if there are several, the ms at
---          which the next tick of a series is to be made (-1: there is no series)
+--          completely, fingerprints and how many listeners run each, if there are several, at the first
+--          heartbeat 1 if there are others that run as many tasks as they can, the ms at which the next tick of a
+--          series is to be made (-1: there is no series)
 --
 -- All listeners send a heartbeat when one joins, so each has their new number at once.
 --
@@ -77,6 +78,15 @@ local function note_code(listeners)
   return true, each
 end
 
+-- True if the live listeners but this one run as many tasks as they can.
+local function others_are_full(listeners)
+  local most = 0
+  for i, text in ipairs(codes_of(listeners)) do
+    if listeners[i] ~= me then most = most + (tonumber(string.match(text or '', ' =(%d+)')) or 0) end
+  end
+  return most > 0 and redis.call('ZCARD', running) >= most
+end
+
 local function is_declared()
   local count = redis.pcall('HGET', code_key(string.match(code, '^%x+')), '#')
   return count == ARGV[5]
@@ -124,5 +134,5 @@ for at = 6, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-return { now_us, rank, #live, gap and 1 or 0, lost, cancelled, birth[2] or '',
-  is_declared() and 0 or 1, codes, next_making and tonumber(next_making) or -1 }
+return { now_us, rank, #live, now - last, lost, cancelled, birth[2] or '',
+  is_declared() and 0 or 1, codes, joined and others_are_full(live) and 1 or 0, next_making and tonumber(next_making) or -1 }
