@@ -16,7 +16,7 @@ from expirebridge import Bridge, Task
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.table import TABLE, Fault
-from tests.kit.checker import Verdict, check, look_up
+from tests.kit.checker import Verdict, check, judge_lateness, look_up
 from tests.kit.history import GaveUp, Killed, Made, Stopped, Writer, now, read
 from tests.kit.processes import PATIENCE, Report, listener, until_ended, workers
 
@@ -184,6 +184,8 @@ def judge(
 ) -> Verdict:
     """The verdict over a round with so many injections of the fault; it goes into the table."""
     events = read(history.folder)
-    verdict = check(events, look_up(bridge, events), lease=lease, may_forget=may_forget)
+    found = look_up(bridge, events)
+    verdict = check(events, found, lease=lease, may_forget=may_forget)
+    judge_lateness(events, found, verdict)
     TABLE.add(fault, server.binary.name, verdict, times)
     return verdict

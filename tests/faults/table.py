@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from expirebridge import State
+from expirebridge import LateCause, State
 from tests.kit.checker import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
@@ -81,9 +81,9 @@ TABLE = Table()
 _COLUMNS = (
     "server", "fault", "rounds", "times", "acknowledged", "succeeded", "failed", "cancelled",
     "forgotten", "lost", "early", "unexplained", "kills that hit", "longest recovery",
-    "longest delay", "twice, and why",
+    "longest delay", "twice, and why", "late, and why",
 )  # fmt: skip
-_WORDS = {0, 1, len(_COLUMNS) - 1}
+_WORDS = {0, 1, len(_COLUMNS) - 2, len(_COLUMNS) - 1}
 """The columns that hold words and not numbers."""
 
 
@@ -113,6 +113,7 @@ def _row(server: str, fault: Fault, rounds: list[tuple[Verdict, int]]) -> tuple[
         f"{longest:,} ms" if longest is not None else "-",
         f"{_longest_delay(verdicts):,} ms",
         _twice(verdicts),
+        _late(verdicts),
     )
 
 
@@ -142,8 +143,15 @@ def _longest_delay(verdicts: Iterable[Verdict]) -> int:
 
 
 def _twice(verdicts: Iterable[Verdict]) -> str:
-    twice = Counter[str]()
-    for verdict in verdicts:
-        twice += verdict.twice
-    why = ", ".join(f"{count:,} {reason}" for reason, count in twice.most_common())
-    return f"{sum(twice.values()):,}: {why}" if twice else "0"
+    return _counted(sum((verdict.twice for verdict in verdicts), Counter[str]()))
+
+
+def _late(verdicts: Iterable[Verdict]) -> str:
+    return _counted(sum((verdict.causes for verdict in verdicts), Counter[LateCause]()))
+
+
+def _counted(counts: Counter[str] | Counter[LateCause]) -> str:
+    """The sum, and what it is made of, the most frequent first."""
+    most = sorted(counts.items(), key=lambda item: -item[1])
+    why = ", ".join(f"{count:,} {reason}" for reason, count in most)
+    return f"{sum(counts.values()):,}: {why}" if counts else "0"

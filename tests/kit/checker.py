@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from expirebridge import Bridge, Change, State, Task
+from expirebridge import Bridge, Change, LateCause, State, Task
+from expirebridge.model.lateness import LATE
 from tests.kit.history import (
     Cancelled,
     CutOff,
@@ -37,6 +38,8 @@ STARTED_WITHIN = 1000
 server forgot it, or before it was cancelled or put off, may start a moment afterwards."""
 MAX_LAPSES = 3
 """The lapse after which a task is failed."""
+UNKNOWN_SHARE = 0.01
+"""How many of the late tasks may have begun late for an unknown cause."""
 FORGOT = "forgotten by the server"
 """The reason of a run that follows on one of which the server knows nothing any longer."""
 OUTDATED = "begun on a claim that was lost"
@@ -179,6 +182,10 @@ class Verdict:
     """The most ms from a task's due time to its first start."""
     injections: list[Injection] = field(default_factory=list)
     kills: int = 0
+    causes: Counter[LateCause] = field(default_factory=Counter)
+    """Tasks whose last attempt began late, by what the product says was the cause."""
+    uncaused: list[Fault] = field(default_factory=list)
+    """Tasks that began late, and of which the product does not say why."""
     recoveries: list[int | None] = field(default_factory=list)
     """For each kill that hit a running handler, the ms until the last of the tasks that the process
     ran was started elsewhere; None if none of them was."""
@@ -186,14 +193,19 @@ class Verdict:
     @property
     def sound(self) -> bool:
         """Whether every promise was kept."""
-        return not (self.lost or self.early or self.unexplained)
+        unknown = self.causes[LateCause.UNKNOWN]
+        explained = not self.uncaused and unknown <= max(self.causes.total() * UNKNOWN_SHARE, 1)
+        return explained and not (self.lost or self.early or self.unexplained)
 
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
         parts = [f"{self.acknowledged} acknowledged: {states or 'none finished'}"]
         if self.forgotten:
             parts.append(f"{self.forgotten} forgotten by the server, as the test made it")
-        for name in ("lost", "early", "unexplained"):
+        if self.causes:
+            late = ", ".join(f"{count} {cause}" for cause, count in self.causes.most_common())
+            parts.append(f"{self.causes.total()} late: {late}")
+        for name in ("lost", "early", "unexplained", "uncaused"):
             faults: list[Fault] = getattr(self, name)
             if faults:
                 parts.append(f"{len(faults)} {name.upper()}")
@@ -238,6 +250,23 @@ def check(
         _judge_runs(story, injections, verdict)
     _judge_kills(stories.values(), injections, verdict)
     return verdict
+
+
+def judge_lateness(
+    events: Sequence[Event], found: Mapping[str, Task | None], verdict: Verdict
+) -> None:
+    """Add the causes of late tasks to a verdict, and those that succeeded late without a cause."""
+    for story in read_stories(events).values():
+        task = found[story.made.id]
+        if task is None:
+            continue
+        if task.late is not None:
+            verdict.causes[task.late.cause] += 1
+        elif task.state is State.SUCCEEDED and story.runs:
+            delay = min(run.started.at - run.started.due for run in story.runs)
+            if delay > LATE * 1000 + STARTED_WITHIN:
+                what = f"it began {delay} ms late, and there is no cause"
+                verdict.uncaused.append(Fault(story.made.id, what, story.lines))
 
 
 def read_stories(events: Sequence[Event]) -> dict[str, Story]:
