@@ -76,8 +76,6 @@ MADE_TO = 1.0
 _ORDER = (
     LateCause.CLOCK,
     LateCause.MADE_LATE,
-    LateCause.LIMIT,
-    LateCause.HOLD,
     LateCause.BLOCKED_LOOP,
     LateCause.NODE_AWAY,
     LateCause.SERVER_SLOW,
@@ -103,14 +101,22 @@ class Hindrance(NamedTuple):
     cause: LateCause
 
 
-def cause_of(spans: Iterable[Hindrance], begin: float, end: float) -> LateCause:
+def cause_of(
+    spans: Iterable[Hindrance],
+    begin: float,
+    end: float,
+    wait: tuple[LateCause, float] | None = None,
+) -> LateCause:
     """The cause that counts for most of the time between two moments.
 
     Each moment counts for the span of the lowest rank that covers it; one that none covers is
-    unknown.
+    unknown. Of a `wait` for so many seconds it is not known when that was: it counts as a whole,
+    and explains as much of what is unknown.
     """
     seconds = defaultdict[LateCause, float](float)
     left = [(begin, end)]
+    if wait is not None:
+        seconds[wait[0]] = wait[1]
     for span in sorted(spans):
         rest = []
         for since, until in left:
@@ -121,7 +127,8 @@ def cause_of(spans: Iterable[Hindrance], begin: float, end: float) -> LateCause:
             seconds[span.cause] += high - low
             rest += [part for part in ((since, low), (high, until)) if part[0] < part[1]]
         left = rest
-    seconds[LateCause.UNKNOWN] = sum(until - since for since, until in left)
+    unknown = sum(until - since for since, until in left)
+    seconds[LateCause.UNKNOWN] = unknown - (wait[1] if wait is not None else 0.0)
     return max(seconds, key=seconds.__getitem__)
 
 
@@ -194,18 +201,20 @@ class Hindrances:
             cause = LateCause.NODE_AWAY if failed else LateCause.SERVER_SLOW
             self._note(cause, self._at(sent), self._at(now))
 
-    def note_claim(self, *, withholds: bool) -> None:
+    def note_claim(self, *, withholds: bool, leaves: bool) -> None:
         """Note that a claim was answered: this listener is there.
 
-        `withholds`: it passes over tasks of a ledger until that has caught up.
+        `withholds`: it passes over tasks of a ledger until that has caught up. `leaves`: it left
+        due tasks to its next pass over all of them.
         """
         if self._open:
             self.end(LateCause.NOBODY)
             self.end(LateCause.NO_ROOM)
-            if not withholds:
-                self.end(LateCause.LEDGER)
-        if withholds:
-            self.begin(LateCause.LEDGER)
+        for cause, lasts in ((LateCause.LEDGER, withholds), (LateCause.MANY_DUE, leaves)):
+            if lasts:
+                self.begin(cause)
+            elif self._open:
+                self.end(cause)
 
     def note_heartbeat(self, silence: float, *, others_are_full: bool) -> None:
         """Note a heartbeat of this listener, before which nobody had sent one for so long.
@@ -249,7 +258,11 @@ class Hindrances:
     def cause_of(self, claimed: ClaimedTask, start: float) -> LateCause:
         """The cause for which a task began late, at that moment of the server's clock."""
         due = claimed.due / 1000
-        return cause_of(self._spans_of(claimed, due, start), due, start)
+        wait = None
+        if claimed.waited:
+            is_held = claimed.held * 2 > claimed.waited
+            wait = (LateCause.HOLD if is_held else LateCause.LIMIT, claimed.waited)
+        return cause_of(self._spans_of(claimed, due, start), due, start, wait)
 
     def _spans_of(self, claimed: ClaimedTask, due: float, start: float) -> Iterator[Hindrance]:
         yield from _own_spans(claimed, due, start)
@@ -278,8 +291,5 @@ def _own_spans(claimed: ClaimedTask, due: float, start: float) -> Iterator[Hindr
         rank = _LAST if claimed.is_tick else _RANKS[cause]
         yield Hindrance(rank, due, begin, cause)
         yield Hindrance(_LAST, begin, begin + MADE_TO, cause)
-    if claimed.waited:
-        cause = LateCause.HOLD if claimed.held * 2 > claimed.waited else LateCause.LIMIT
-        yield Hindrance(_RANKS[cause], begin, begin + claimed.waited, cause)
     if claimed.lapses or claimed.given_back:
         yield Hindrance(_RANKS[LateCause.TAKEN_OVER], begin, start, LateCause.TAKEN_OVER)

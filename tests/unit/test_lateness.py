@@ -49,6 +49,10 @@ def test_the_cause_is_what_most_of_the_time_counts_for() -> None:
     assert cause_of([room, away], 9, 15) is LateCause.NODE_AWAY
     assert cause_of([room, away], 9, 20) is LateCause.NO_ROOM
     assert cause_of([away, away], 10, 19) is LateCause.UNKNOWN  # each moment counts once
+    # When it waited for its limit is not known.
+    assert cause_of([away], 10, 20, (LateCause.LIMIT, 3.0)) is LateCause.NODE_AWAY
+    assert cause_of([away], 10, 20, (LateCause.LIMIT, 5.0)) is LateCause.LIMIT
+    assert cause_of([], 10, 20, (LateCause.LIMIT, 4.0)) is LateCause.UNKNOWN
 
 
 def test_without_a_hindrance_the_cause_is_unknown() -> None:
@@ -90,7 +94,7 @@ def test_a_tick_is_made_late_because_of_what_hindered_that() -> None:
 def test_a_gap_between_heartbeats_is_a_time_without_a_listener() -> None:
     of = hindrances()
     of.note_heartbeat(0.5, others_are_full=True)
-    of.note_claim(withholds=False)
+    of.note_claim(withholds=False, leaves=False)
     of.note_heartbeat(LEASE / 2 - 1, others_are_full=False)
     assert why(of, 5) is LateCause.NO_ROOM  # before it joined
     of.note_heartbeat(LEASE / 2 + 1, others_are_full=False)
@@ -110,12 +114,21 @@ def test_an_answer_that_failed_or_came_slowly_counts_from_when_it_was_asked_for(
 
 def test_only_tasks_of_a_ledger_wait_for_it() -> None:
     of = hindrances()
-    of.note_claim(withholds=True)
+    of.note_claim(withholds=True, leaves=False)
     of._open[LateCause.LEDGER] -= 4
     assert why(of, 5) is LateCause.UNKNOWN
     assert why(of, 5, ledger=b"0 0") is LateCause.LEDGER
-    of.note_claim(withholds=False)
+    of.note_claim(withholds=False, leaves=False)
     assert why(of, 5, ledger=b"0 0") is LateCause.LEDGER
+
+
+def test_what_a_pass_leaves_waits_for_the_next_one() -> None:
+    of = hindrances()
+    of.note_claim(withholds=False, leaves=True)
+    of._open[LateCause.MANY_DUE] -= 4
+    assert why(of, 5) is LateCause.MANY_DUE
+    of.note_claim(withholds=False, leaves=False)
+    assert LateCause.MANY_DUE not in of._open
 
 
 def test_a_hindrance_that_comes_again_at_once_is_one() -> None:

@@ -74,6 +74,8 @@ class BacklogScan:
         self._counted_since = 0.0
         self.unfinished = False
         """True if the latest claim did not finish every part of the backlog."""
+        self.leaves = False
+        """True if due tasks were left to the next pass, or to others."""
 
     @property
     def active(self) -> bool:
@@ -186,7 +188,7 @@ class BacklogScan:
     def _switch(self, now: int) -> None:
         if self._walks:
             self._walks.clear()
-            self.unfinished = False
+            self.unfinished = self.leaves = False
         else:
             self._begin(now)
 
@@ -228,6 +230,8 @@ class BacklogScan:
             self._ready = now if self._again else self._next_pass
 
     def _go_on(self, kind: ScanKind, walked: Walked) -> None:
+        if walked.left:
+            self.leaves = True
         if kind is ScanKind.FULL:
             self._left += walked.left
         if kind is ScanKind.NEW or not walked.finished:
@@ -242,6 +246,7 @@ class BacklogScan:
         others = max(self._membership.listeners, 1)
         rest = max(self._spent * REST * others, SHORTEST_REST)
         self._next_pass = time.monotonic() + rest
+        self.leaves = self._left > 0
         if self._left < FEW:
             self._code.stranded = False
             self._strangers = 0

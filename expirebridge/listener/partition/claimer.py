@@ -297,7 +297,7 @@ class Claimer:
     def _take_note(self, claim: Claim, took: float) -> None:
         self._scan.take(claim, took)
         self._fair_share.take(claim)
-        self._hindrances.note_claim(withholds=self._scan.withholds)
+        self._hindrances.note_claim(withholds=self._scan.withholds, leaves=self._scan.leaves)
         if claim.wrong_way or claim.undeclared:
             return
         if claim.tasks or not self._scan.unfinished:
