@@ -245,7 +245,12 @@ def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Ho
         raise InvalidSetting(
             "--metrics-port needs prometheus-client: pip install 'expirebridge[metrics]'"
         ) from None
-    counting = metrics.Metrics(registry.names(), series=[series.id for series in registry.series])
+    names = registry.names()
+    counting = metrics.Metrics(
+        names,
+        series=[series.id for series in registry.series],
+        objectives={name: one.late for name, one in names.items() if one.late is not None},
+    )
     counting.watch(settings)
     url = counting.serve(host, port, settings)
     logger.info("metrics on %s", url, extra=event("metrics", url=url))

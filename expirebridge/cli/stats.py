@@ -24,6 +24,7 @@ from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.lateness import LateCause, words_of
+from expirebridge.model.objective import TARGET, ObjectiveResult
 from expirebridge.model.task import Counts, LeftOut, State, Task, texts_of
 from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
 from expirebridge.producer.operations import Operations
@@ -38,6 +39,7 @@ HOUR = 60
 """Minutes for which the causes of lateness are summed."""
 ALL_TASKS = "all tasks:"
 RECENT_TASKS = f"the last {SAMPLE} that succeeded, and the last {SAMPLE} that failed:"
+OBJECTIVES = f"objectives in the last hour, {TARGET:.0%} of the tasks are to keep to them:"
 LATE = "tasks that began late in the last hour, by so much in all:"
 
 
@@ -52,6 +54,8 @@ class DatabaseFigures:
     recent: RecentTasks
     late: dict[LateCause, float]
     """Seconds by which tasks began late in the last hour, by cause."""
+    objectives: list[ObjectiveResult]
+    """How functions kept to their objectives in the last hour."""
     partitions: list[Counts]
     """The counts of each, if there are several."""
     left_out: tuple[LeftOut, ...]
@@ -62,13 +66,15 @@ def read(store: Partitions, settings: Settings) -> DatabaseFigures:
     operations = Operations(settings, Hooks())
     counts = store.run(operations.count())
     several = store.layout.count > 1
+    hour = store.run(inspection.read_tally(spans=HOUR, minutes=1))
     return DatabaseFigures(
         counts=counts,
         health=store.run(inspection.read_health(settings.lease)),
         next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
         running=store.run(operations.list(state=State.RUNNING, limit=SHOWN)).tasks,
         recent=store.run(read_recent(operations)),
-        late=inspection.late_seconds(store.run(inspection.read_tally(spans=HOUR, minutes=1))),
+        late=inspection.late_seconds(hour),
+        objectives=inspection.objective_results(hour),
         partitions=store.run(operations.list_partitions()) if several else [],
         left_out=store.left_out,
     )
@@ -78,7 +84,8 @@ def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> No
     """Show totals once, and how recent tasks of each function did.
 
     Recent tasks are the last 200 that succeeded, and the last 200 that failed, by function. If
-    tasks began late in the last hour, their lateness is summed by cause.
+    tasks began late in the last hour, their lateness is summed by cause. Of functions that have an
+    objective, @handler(late="1s"), the share of attempts that kept to it is shown.
 
     Example: expirebridge stats
 
@@ -94,6 +101,7 @@ def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> No
             Text(ALL_TASKS), *_totals(figures),
             Text(), Text(RECENT_TASKS), _pace(figures), _functions(figures),
             *([Text(), Text(LATE), _causes(figures)] if figures.late else []),
+            *([Text(), Text(OBJECTIVES), _objectives(figures)] if figures.objectives else []),
         )
     )  # fmt: skip
 
@@ -146,6 +154,10 @@ def _as_data(figures: DatabaseFigures) -> dict[str, Any]:
         "ended_per_minute": round(figures.recent.per_minute, 1),
         "lateness": {"p50": figures.recent.lateness(0.5), "p99": figures.recent.lateness(0.99)},
         "late_last_hour": {str(cause): round(late, 3) for cause, late in figures.late.items()},
+        "objectives": [
+            asdict(one) | {"share": one.share, "burn_rate": one.burn_rate}
+            for one in figures.objectives
+        ],
         "next_due": figures.next[0].due if figures.next else None,
         "running": [task.id for task in figures.running],
         "functions": {name: asdict(one) for name, one in figures.recent.functions().items()},
@@ -201,6 +213,19 @@ def _causes(figures: DatabaseFigures) -> RenderableType:
         ("cause", "late"),
         [(words_of(cause), human(seconds)) for cause, seconds in figures.late.items()],
     )
+
+
+def _objectives(figures: DatabaseFigures) -> RenderableType:
+    return table_of(
+        ("function", "late at most", "began", "within", "burn rate"),
+        [
+            (
+                one.func, f"{one.seconds:g} s", f"{one.within + one.over:,}", f"{one.share:.2%}",
+                f"{one.burn_rate:.1f}",
+            )
+            for one in figures.objectives
+        ],
+    )  # fmt: skip
 
 
 def _screen(figures: DatabaseFigures, server: str) -> RenderableType:

@@ -17,6 +17,7 @@ from expirebridge.model.policies import (
     MisfireSpec,
     RetryPolicy,
     RetrySpec,
+    check_late,
     check_timeout,
     misfire_policy_of,
     policy_of,
@@ -36,6 +37,7 @@ class _Marks:
     retry: RetryPolicy | None = None
     timeout: float | None = None
     misfire: MisfirePolicy | None = None
+    late: float | None = None
     aliases: tuple[str, ...] = ()
     typed: bool = False
     process: bool = False
@@ -66,6 +68,8 @@ class Handler:
     """How many seconds it may run; None: the default."""
     misfire: MisfirePolicy | None
     """The policy for tasks that are found late; None: they run."""
+    late: float | None = None
+    """Its objective: how many seconds late its tasks may begin; None: it has none."""
     aliases: tuple[str, ...] = ()
     """Its former names, under which tasks may also call it."""
     in_process: bool = False
@@ -118,6 +122,7 @@ class Handler:
             retry=marks.retry,
             timeout=marks.timeout,
             misfire=marks.misfire,
+            late=marks.late,
             aliases=marks.aliases,
             in_process=marks.process,
             limits=limits,
@@ -169,6 +174,7 @@ def handler(
     timeout: Duration | None = None,
     late_after: Duration | None = None,
     misfire: MisfireSpec | None = None,
+    late: Duration | None = None,
     aliases: Sequence[str] = (),
     typed: bool = False,
     process: bool = False,
@@ -183,6 +189,7 @@ def handler(
     timeout: Duration | None = None,
     late_after: Duration | None = None,
     misfire: MisfireSpec | None = None,
+    late: Duration | None = None,
     aliases: Sequence[str] = (),
     typed: bool = False,
     process: bool = False,
@@ -195,7 +202,9 @@ def handler(
 
     `retry` is a list of delays, `[]` for a single attempt, or `Exponential(...)`; `timeout` is how
     long it may run; `late_after` and `misfire` are what is done with a task that is found too late,
-    as in `make_task`. What a task says for itself goes before. `aliases` are former names, such as
+    as in `make_task`. What a task says for itself goes before. `late` is its objective: 99 % of its
+    tasks are to begin at most so late, and metrics and `expirebridge stats` show how well that is
+    kept; it changes no task. `aliases` are former names, such as
     `["mail.send_old"]`: tasks that were made with one run this function.
 
     With `typed`, pydantic compares each argument with its annotation, where the task is made with
@@ -218,6 +227,7 @@ def handler(
         retry=policy_of(retry),
         timeout=check_timeout(timeout),
         misfire=misfire_policy_of(late_after, misfire),
+        late=check_late(late),
         aliases=_check_aliases(aliases),
         typed=_check_flag("typed", typed),
         process=_check_flag("process", process),

@@ -343,6 +343,16 @@ def check_timeout(timeout: Duration | None) -> float | None:
     return seconds
 
 
+def check_late(late: Duration | None) -> float | None:
+    """Return an objective of lateness in seconds; raise InvalidTask unless it is above 0."""
+    if late is None:
+        return None
+    seconds = seconds_of(late, name="late")
+    if seconds <= 0:
+        raise InvalidTask(f"late={late!r}: it must be above 0")
+    return seconds
+
+
 # Tags and policies, which `make_task` and `@every` both accept, as a record holds them.
 
 

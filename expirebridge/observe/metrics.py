@@ -5,8 +5,9 @@ any name, and each label value costs memory here and in Prometheus until both ar
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, make_wsgi_app
 from prometheus_client.registry import Collector
@@ -41,6 +42,7 @@ from expirebridge.settings import Settings
 
 OTHER = "other"
 EMPTY, FULL = "empty", "full"
+WITHIN, OVER = "within", "over"
 _LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 3600)
 _DURATION = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
@@ -49,8 +51,9 @@ class Metrics:
     """A hook that counts.
 
     `functions` are the names that get a label value of their own, and so are the ids in `series`:
-    those that handlers declare, of which there are only so many. The metrics are registered with
-    `registry`, or with a new registry if none is given.
+    those that handlers declare, of which there are only so many. `objectives` are the seconds that
+    tasks of functions may begin late. The metrics are registered with `registry`, or with a new
+    registry if none is given.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Metrics:
         functions: Iterable[str] = (),
         *,
         series: Iterable[str] = (),
+        objectives: Mapping[str, float] = MappingProxyType({}),
         registry: CollectorRegistry | None = None,
     ) -> None:
         self._series = tuple(series)
@@ -65,6 +69,7 @@ class Metrics:
         own = CollectorRegistry()
         self._parts = (
             _TaskMetrics(own, frozenset(functions)), _ListenerMetrics(own), _RelayMetrics(own),
+            _ObjectiveMetrics(own, objectives),
         )  # fmt: skip
         self.registry.register(_WithoutCreated(own))
 
@@ -248,6 +253,35 @@ class _ListenerMetrics:
             case ProcessEnded(end=reason):
                 self._processes.dec()
                 self._process_ends.labels(reason).inc()
+
+
+class _ObjectiveMetrics:
+    """The metrics of the functions that have an objective, which begin at zero."""
+
+    def __init__(self, registry: CollectorRegistry, objectives: Mapping[str, float]) -> None:
+        self._objectives = objectives
+        seconds = Gauge(
+            "expirebridge_objective_seconds", "How late tasks of the function may begin.",
+            ["function"], registry=registry,
+        )  # fmt: skip
+        self._starts = Counter(
+            "expirebridge_objective_starts",
+            "Attempts by whether they began within the objective of their function, or over it.",
+            ["function", "result"],
+            registry=registry,
+        )
+        for function, most in objectives.items():
+            seconds.labels(function).set(most)
+            for result in (WITHIN, OVER):
+                self._starts.labels(function, result)
+
+    def count(self, event: Event) -> None:
+        """Count an event, if it is one of these."""
+        match event:
+            case Started(task=task, lateness=late) | Misfired(task=task, lateness=late) if (
+                most := self._objectives.get(task.func)
+            ) is not None:
+                self._starts.labels(task.func, WITHIN if late <= most else OVER).inc()
 
 
 class _RelayMetrics:

@@ -16,6 +16,7 @@ from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.model.durations import human
 from expirebridge.model.lateness import words_of
+from expirebridge.model.objective import ObjectiveResult
 from expirebridge.model.task import Counts, LeftOut, State, texts_of, to_ms
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.store.commands import inspection
@@ -25,6 +26,7 @@ from expirebridge.store.commands.inspection import (
     LastBeat,
     Span,
     late_seconds,
+    objective_results,
 )
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.context import PageContext
@@ -137,6 +139,8 @@ class Course:
     lateness: Chart | None = None
     causes: tuple[tuple[str, float], ...] = ()
     """Why attempts began late in this time, and by how many seconds in all, most first."""
+    objectives: tuple[ObjectiveResult, ...] = ()
+    """How functions kept to their objectives in this time, the worst first."""
     functions: tuple[tuple[str, FunctionStatistics], ...] = ()
     """Recent results of each function, those that failed most first."""
     alarms: tuple[Finding, ...] = ()
@@ -216,6 +220,7 @@ class Overview:
             throughput=_throughput(past, minutes),
             lateness=_lateness(past, minutes),
             causes=tuple((words_of(cause), late) for cause, late in late_seconds(past).items()),
+            objectives=tuple(objective_results(past)),
             functions=functions,
             alarms=_alarms(findings),
         )

@@ -5,15 +5,19 @@ import re
 import resource
 import time
 import urllib.request
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import redis
+import yaml
 from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine
 
-from expirebridge import Bridge
+from expirebridge import Bridge, LateCause, State, Task
+from expirebridge.hooks import Misfired, Started
 from expirebridge.ledger.tables import own_tables
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.metrics_server import MOST_CONNECTIONS
@@ -185,6 +189,43 @@ def test_the_dashboard_shows_every_number_and_no_other(families: set[str]) -> No
     shown = set(re.findall(r"expirebridge_\w+", " ".join(asked)))
     assert shown <= families
     assert {name for name in families if not name.endswith(("_sum", "_count"))} <= shown
+
+
+def test_the_alerts_ask_for_numbers_that_there_are(families: set[str]) -> None:
+    groups = yaml.safe_load((ROOT / "docs" / "alerts.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    asked = [set(re.findall(r"expirebridge_\w+", rule["expr"])) for rule in rules]
+    assert all(asked)
+    assert set.union(*asked) <= families
+    names = [rule["alert"] for rule in rules]
+    assert len(names) == len(set(names))
+    assert all(rule["annotations"]["summary"] for rule in rules)
+    causes = set(re.findall(r"[a-z-]+", re.findall(r'cause!~"(.*?)"', str(rules))[0]))
+    assert causes <= set(LateCause)
+
+
+def test_objectives_are_counted_from_zero() -> None:
+    counting = Metrics(["mail.send"], objectives={"mail.send": 1.5})
+    task = Task(id="a", func="mail.send", key=b"", state=State.RUNNING, due=datetime.now(UTC))
+    other = replace(task, func="orders.rate")
+
+    def told() -> tuple[float | None, float | None]:
+        name, value = "expirebridge_objective_starts_total", counting.registry.get_sample_value
+        within, over = (
+            value(name, {"function": "mail.send", "result": result})
+            for result in ("within", "over")
+        )
+        return within, over
+
+    assert told() == (0, 0)
+    for one in (task, other):
+        for lateness in (0.1, 1.5, 2.0):
+            counting(Started(task=one, lateness=lateness))
+        counting(Misfired(task=one, lateness=90, done="skipped"))
+    assert told() == (2, 2)
+    labels = {"function": "mail.send"}
+    seconds = counting.registry.get_sample_value("expirebridge_objective_seconds", labels)
+    assert seconds == 1.5
 
 
 def test_the_page_lists_every_number(families: set[str]) -> None:

@@ -17,6 +17,7 @@ import redis
 
 from expirebridge import Bridge, InvalidTask, LateCause, Lateness
 from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.model.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
@@ -85,6 +86,28 @@ def test_the_causes_of_late_tasks_are_summed(bridge: Bridge, store: Store, url: 
     assert "late: no room in the listeners" in invoke("show", "0", url=url)
     task = invoke_json("show", "0", url=url)
     assert task["late"] == {"seconds": 90, "cause": "no-room"}
+
+
+def test_how_functions_kept_to_their_objectives(bridge: Bridge, store: Store, url: str) -> None:
+    assert invoke_json("stats", url=url)["objectives"] == []
+    kept, missed = Objective(1.5, is_kept=True), Objective(1.5, is_kept=False)
+    late = Lateness(90, LateCause.NO_ROOM)
+    for number, one in enumerate([kept, kept, kept, missed]):
+        bridge.make_task("mail.send", [number], 0, id=str(number))
+        store.run(claiming.claim("t", Settings(), places=1, idle=True))
+        settlement = Settlement(str(number), "t", "succeeded", objective=one)
+        settle(store, settlement if one is kept else settlement._replace(late=late))
+    shown = invoke_json("stats", url=url)
+    [found] = shown["objectives"]
+    burnt = found.pop("burn_rate")
+    assert found == {
+        "func": "mail.send", "seconds": 1.5, "within": 3, "over": 1, "share": 0.75
+    }  # fmt: skip
+    assert burnt == pytest.approx(25)
+    assert shown["late_last_hour"] == {"no-room": 90}
+    text = invoke("stats", url=url)
+    assert "objectives in the last hour, 99% of the tasks are to keep to them:" in text
+    assert re.search(r"^mail\.send +1\.5 s +4 +75\.00% +25\.0$", text, re.MULTILINE), text
 
 
 def test_nobody_is_late_while_it_waits_for_a_slot(

@@ -10,6 +10,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.model.durations import human
+from expirebridge.model.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet
@@ -103,12 +104,15 @@ async def test_why_tasks_began_late_is_said_in_the_overview_and_on_their_page(
     bridge.make_task("mail.send", [], 0, id="a")
     store.run(claiming.claim("t", Settings(), places=1, idle=True))
     late = Lateness(90, LateCause.NO_ROOM)
-    settle(store, Settlement("a", "t", "succeeded", late=late))
+    missed = Objective(1, is_kept=False)
+    settle(store, Settlement("a", "t", "succeeded", late=late, objective=missed))
     async with asking() as pages:
         shown = (await pages.get("/")).text
         page = (await pages.get("/task?id=a")).text
     assert "Late tasks, by so much in all: no room in the listeners 1m 30s." in shown
     assert "<small>1m 30s late: no room in the listeners</small>" in page
+    assert 'data-label="Within">0.00 %</td>' in shown
+    assert 'data-label="Burn rate">100.0</td>' in shown
 
 
 async def test_functions_that_no_listener_knows_are_named(

@@ -289,3 +289,21 @@ async def test_what_may_be_late_has_no_cause(
     async with listening(settings, witness, note=note):
         await witness.until_ended(1, End.SUCCEEDED)
     assert causes(witness) == [None]
+
+
+async def test_an_objective_is_kept_or_missed_under_each_name(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, store: Store
+) -> None:
+    witness = Witness()
+
+    @handler(late="10s", aliases=["test.old"])
+    async def note() -> None: ...
+
+    await make_overdue(async_bridge, client)
+    async with listening(settings, witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await async_bridge.make_task("test.old", [], 0)
+        await witness.until_ended(3)
+    spans = store.run(inspection.read_tally(spans=2, minutes=1))
+    results = {one.func: (one.within, one.over) for one in inspection.objective_results(spans)}
+    assert results == {"test.note": (1, 1), "test.old": (1, 0)}

@@ -19,6 +19,7 @@ from expirebridge.handlers import (
     name_of,
 )
 from expirebridge.model.policies import Delays, Exponential, check_timeout
+from expirebridge.settings import Settings
 from tests.kit.modules import forgotten, put
 
 
@@ -322,7 +323,7 @@ def test_a_bare_decorator_says_nothing(folder: Path, decorator: str) -> None:
 def test_a_decorator_gives_a_policy_and_leaves_the_function_as_it_is(folder: Path) -> None:
     put(folder, "mail.py", """
         from expirebridge import handler, Exponential
-        @handler(retry=[15, "1m"], timeout="30s")
+        @handler(retry=[15, "1m"], timeout="30s", late="1s")
         async def send(to): return to
         @handler(retry=[])
         def once(): ...
@@ -330,8 +331,9 @@ def test_a_decorator_gives_a_policy_and_leaves_the_function_as_it_is(folder: Pat
         def grow(): ...
         """)  # fmt: skip
     send = found(folder, "mail.send")
-    assert (send.retry, send.timeout) == (Delays((15, 60)), 30)
+    assert (send.retry, send.timeout, send.late) == (Delays((15, 60)), 30, 1)
     assert send.is_async
+    assert found(folder, "mail.once").late is None
     assert found(folder, "mail.once").retry == Delays(())
     assert found(folder, "mail.grow").retry == Exponential(first=2)
 
@@ -341,6 +343,24 @@ def test_a_decorator_refuses_a_policy_that_cannot_be() -> None:
         handler(retry=[-1])
     with pytest.raises(InvalidTask, match=r"^timeout=0: it must be above 0"):
         handler(timeout=0)
+    with pytest.raises(InvalidTask, match=r"^late=0: it must be above 0"):
+        handler(late=0)
+    with pytest.raises(InvalidTask, match=r"^late='soon': not a duration"):
+        handler(late="soon")
+
+
+def test_an_objective_stays_with_a_function_under_each_name_and_if_it_is_chosen(
+    folder: Path,
+) -> None:
+    put(folder, "mail.py", """
+        from expirebridge import handler
+        @handler(late="250ms", process=True, aliases=["mail.old"])
+        def send(): ...
+        """)  # fmt: skip
+    registry = Registry.of(Settings(tasks=folder, functions=("mail.*",)))
+    assert {name: one.late for name, one in registry.names().items()} == {
+        "mail.send": 0.25, "mail.old": 0.25,
+    }  # fmt: skip
 
 
 def test_a_timeout_is_read_in_seconds() -> None:

@@ -10,6 +10,7 @@ from expirebridge.listener import lateness
 from expirebridge.listener.lateness import BacklogTimes, Hindrance, Hindrances, LoopPulse, cause_of
 from expirebridge.listener.session import ServerClock
 from expirebridge.model.lateness import LateCause, Lateness, words_of
+from expirebridge.model.objective import Objective
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.task_records import ClaimedTask, claimed_from, late_from
 from tests.kit.sessions import owner_of
@@ -207,6 +208,15 @@ def test_a_settlement_says_it_only_if_it_was_late() -> None:
     busy = Settlement("a", "t", "busy", rate="pace")
     assert busy.encode() == ("a t busy 0 pace", "")
     assert busy._replace(late=late).encode() == ("a t busy 0 pace 1500 limit", "")
+
+
+def test_a_settlement_says_how_an_objective_was_kept() -> None:
+    late = Lateness(1.5, LateCause.LIMIT)
+    kept = Settlement("a", "t", "succeeded", objective=Objective(2, is_kept=True))
+    assert kept.encode() == ("a t succeeded 0 - - - +2000", "")
+    missed = kept._replace(late=late, objective=Objective(1, is_kept=False))
+    assert missed.encode() == ("a t succeeded 0 - 1500 limit -1000", "")
+    assert missed._replace(rate="pace").encode() == ("a t succeeded 0 pace 1500 limit -1000", "")
 
 
 def test_a_claim_tells_what_it_waited_for_and_that_it_was_given_back() -> None:

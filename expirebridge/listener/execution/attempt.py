@@ -23,6 +23,7 @@ from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
 from expirebridge.model.lateness import LATE, Lateness
 from expirebridge.model.limits import Rate
+from expirebridge.model.objective import Objective
 from expirebridge.model.policies import (
     DEFAULT_POLICY,
     Busy,
@@ -236,6 +237,8 @@ class Attempt:
         One that is skipped when it is late is so, too, if it waited for a slot.
         """
         policy = self.handler.misfire if self.handler is not None else None
+        if self.handler is not None and (objective := self.handler.late) is not None:
+            self.outcomes.objective = Objective(objective, is_kept=lateness <= objective)
         if self.claimed.misfire is not None:
             try:
                 policy = decode_misfire(self.claimed.misfire)

@@ -12,6 +12,7 @@ from expirebridge.hooks import End, Ended
 from expirebridge.listener.execution.exceptions import RemoteTraceback, TimedOut
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.lateness import Lateness
+from expirebridge.model.objective import Objective
 from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
@@ -111,12 +112,14 @@ class AttemptOutcome(NamedTuple):
 class OutcomeBuilder:
     """Builds the outcome of one attempt of a claimed task."""
 
-    __slots__ = ("_claimed", "late")
+    __slots__ = ("_claimed", "late", "objective")
 
     def __init__(self, claimed: ClaimedTask) -> None:
         self._claimed = claimed
         self.late: Lateness | None = None
         """How late the attempt began, if it did; recorded with its outcome."""
+        self.objective: Objective | None = None
+        """How it kept to the objective of its function, if that has one; the same."""
 
     def succeeded(self, result: Any) -> AttemptOutcome:
         """The handler returned this result."""
@@ -218,5 +221,8 @@ class OutcomeBuilder:
             # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
             text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
         claimed = self._claimed
-        settlement = Settlement(claimed.id, claimed.token, word, delay, text, late=self.late)
+        settlement = Settlement(
+            claimed.id, claimed.token, word, delay, text,
+            late=self.late, objective=self.objective,
+        )  # fmt: skip
         return AttemptOutcome(end, settlement, reason, brief=reason)

@@ -122,12 +122,11 @@ def outcome_by_row(
         return attempt.outcomes.failed(erased) if claimed.args == ERASED else None
     end = End.SUCCEEDED if decision == "succeeded" else End.FAILED
     text = "" if end is End.SUCCEEDED else reason
-    return AttemptOutcome(
-        end,
-        Settlement(claimed.id, claimed.token, decision, 0.0, text, late=attempt.late),
-        reason,
-        reason,
-    )
+    settlement = Settlement(
+        claimed.id, claimed.token, decision, 0.0, text,
+        late=attempt.late, objective=attempt.outcomes.objective,
+    )  # fmt: skip
+    return AttemptOutcome(end, settlement, reason, reason)
 
 
 def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from expirebridge.model.lateness import Lateness
+from expirebridge.model.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import (
     Argument,
@@ -246,16 +247,21 @@ class Settlement(NamedTuple):
     """After `busy`: the name of the rate whose lane rests."""
     late: Lateness | None = None
     """How late the attempt began, and why; None if it was in time."""
+    objective: Objective | None = None
+    """How it kept to the objective of its function; None if that has none."""
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for settle.lua."""
         delay = milliseconds(self.delay)
         words = f"{self.id} {self.token} {self.outcome} {delay}"
+        if self.rate or self.late is not None or self.objective is not None:
+            words = f"{words} {self.rate or '-'}"
         if self.late is not None:
-            ms = milliseconds(self.late.seconds)
-            words = f"{words} {self.rate or '-'} {ms} {self.late.cause}"
-        elif self.rate:
-            words = f"{words} {self.rate}"
+            words = f"{words} {milliseconds(self.late.seconds)} {self.late.cause}"
+        if self.objective is not None:
+            nothing = "" if self.late is not None else " - -"
+            kept = "+" if self.objective.is_kept else "-"
+            words = f"{words}{nothing} {kept}{milliseconds(self.objective.seconds)}"
         return (words, self.text)
 
 

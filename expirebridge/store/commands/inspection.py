@@ -1,6 +1,7 @@
 """Calls for operators: live listeners, waiting tasks, the rights of the login."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.lateness import LateCause
+from expirebridge.model.objective import ObjectiveResult
 from expirebridge.model.task import State
 from expirebridge.store.commands.call import (
     BATCH,
@@ -132,6 +134,8 @@ class Span:
     """Attempts by the steps of their lateness; one more is for those above the last."""
     causes: Mapping[LateCause, float] = field(default_factory=dict)
     """Seconds by which attempts began late, by cause."""
+    objectives: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """By function and its objective in ms: how many attempts began within it, and how many not."""
 
     def quantile(self, share: float) -> float | None:
         """The step in ms that so large a share of the attempts kept to; None without any.
@@ -184,6 +188,7 @@ def _sum(spans: Sequence[Span]) -> Span:
     return Span(
         spans[0].at, sum(span.succeeded for span in spans), sum(span.retried for span in spans),
         sum(span.failed for span in spans), late, late_seconds(spans),
+        objective_counts(spans),
     )  # fmt: skip
 
 
@@ -192,17 +197,24 @@ def _span(at: int, fields: Iterable[Sequence[Any]]) -> Span:
     ended: Counter[str] = Counter()
     late = [0] * (len(STEPS) + 1)
     causes: dict[LateCause, float] = {}
+    objectives: dict[tuple[str, int], tuple[int, int]] = {}
     for raw, count in fields:
         if text(raw) in _LATE_FIELDS:
             causes[_LATE_FIELDS[text(raw)]] = count / 1000
+        elif found := _OBJECTIVE.fullmatch(text(raw)):
+            kept, ms, func = found.groups()
+            within, over = objectives.get((func, int(ms)), (0, 0))
+            within, over = (count, over) if kept == "+" else (within, count)
+            objectives[func, int(ms)] = (within, over)
         outcome, step = text(raw)[:1], text(raw)[1:]
         if step.isdigit() and 1 <= int(step) <= len(late):
             ended[outcome] += count
             late[int(step) - 1] += count
-    return Span(at, ended["s"], ended["r"], ended["f"], tuple(late), causes)
+    return Span(at, ended["s"], ended["r"], ended["f"], tuple(late), causes, objectives)
 
 
 _LATE_FIELDS = {f"l {cause}": cause for cause in LateCause}
+_OBJECTIVE = re.compile(r"o ([+-])(\d{1,15}) (.+)", re.DOTALL)
 
 
 def late_seconds(spans: Iterable[Span]) -> dict[LateCause, float]:
@@ -212,6 +224,25 @@ def late_seconds(spans: Iterable[Span]) -> dict[LateCause, float]:
         for cause, seconds in span.causes.items():
             sums[cause] += seconds
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def objective_counts(spans: Iterable[Span]) -> dict[tuple[str, int], tuple[int, int]]:
+    """How many attempts began within their objective in these spans, and how many did not."""
+    sums: dict[tuple[str, int], tuple[int, int]] = {}
+    for span in spans:
+        for key, (within, over) in span.objectives.items():
+            before = sums.get(key, (0, 0))
+            sums[key] = (before[0] + within, before[1] + over)
+    return sums
+
+
+def objective_results(spans: Iterable[Span]) -> list[ObjectiveResult]:
+    """How functions kept to their objectives in these spans, the worst first."""
+    results = [
+        ObjectiveResult(func=func, seconds=ms / 1000, within=within, over=over)
+        for (func, ms), (within, over) in objective_counts(spans).items()
+    ]
+    return sorted(results, key=lambda result: (result.share, result.func))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@
 -- Counts the outcomes of attempts and their lateness: a hash per minute, kept for a day.
 -- A field is an outcome's first letter and its step of lateness: the place of the first of these limits
 -- in ms that it did not exceed, or one more if it exceeded all. The field `l <cause>` has the ms by which attempts
--- began late for that cause.
+-- began late for that cause; `o +<ms> <function>` those that kept to this objective, `o -<ms> <function>` those that
+-- did not.
 local STEPS = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 600000 }
 local TALLIED = { succeeded = 's', retry = 'r', failed = 'f' }
 local DAY = 86400
@@ -22,9 +23,15 @@ local function tally(record, outcome)
   tallied[field] = (tallied[field] or 0) + 1
 end
 
--- Notes by how many ms an attempt began late, and why, if it ended by itself.
-local function tally_late(id, record, outcome, late, cause)
+-- Notes by how many ms an attempt began late, and why, if it ended by itself; '-' if it did not. And whether it kept
+-- to its function's objective: '' if that has none.
+local function tally_late(id, record, outcome, late, cause, objective)
   if not TALLIED[outcome] then return end
+  if objective ~= '' then
+    local field = 'o ' .. objective .. ' ' .. string.match(record.call, '^[^?]*')
+    tallied[field] = (tallied[field] or 0) + 1
+  end
+  if cause == '-' then return end
   local field = 'l ' .. cause
   tallied[field] = (tallied[field] or 0) + tonumber(late)
   redis.call('HSET', record_key(id), 'late', late .. ' ' .. cause .. ' ' .. (record.started or ''))

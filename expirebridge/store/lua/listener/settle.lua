@@ -4,7 +4,8 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, 4 fingerprint of the
 --          listener's code, or '', 5 how many tasks it claims next without being told, then for each attempt:
---          '<id> <token> <outcome> <delay in ms>', text; if it began late, '<rate or -> <by how many ms> <cause>' follow
+--          '<id> <token> <outcome> <delay in ms>', text; and where there is one, '-' for none before:
+--          ' <rate> <by how many ms it began late> <cause> <objective>': the last is + if it was kept, or -, and ms
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
 --          'snoozed' (uncounted; due after the delay; text: why),
 --          'busy' (the same; a fifth word is the name of a rate, in whose lane nothing starts before then),
@@ -154,7 +155,7 @@ end
 local function runs(record, token) return record.state == 'running' and record.token == token end
 
 local function settle(item, text, none_has_timer)
-  local id, token, outcome, delay, record, rate, late, cause = unpack(item, 1, 8)
+  local id, token, outcome, delay, record, rate, late, cause, objective = unpack(item, 1, 9)
   if not record then return REFUSED end
   if runs(record, token) then
     if outcome == 'busy' then
@@ -162,7 +163,7 @@ local function settle(item, text, none_has_timer)
       outcome = 'snoozed'
     end
     tally(record, outcome)
-    if cause ~= '' then tally_late(id, record, outcome, late, cause) end
+    if cause ~= '' then tally_late(id, record, outcome, late, cause, objective) end
     local asked = record.next or record.rearm or not none_has_timer
     if asked and rearm(id, record) then return DONE end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
@@ -180,10 +181,10 @@ if uses_limits and not string.find(fleet_code or '', ' ', 1, true) then ready.ow
 local reply = ring_after(function()
   local reply, items, keys = {}, {}, {}
   for at = 6, #ARGV, 2 do
-    local id, token, outcome, delay, rate, late, cause = string.match(ARGV[at],
-      '^(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*)$')
+    local id, token, outcome, delay, rate, late, cause, objective = string.match(ARGV[at],
+      '^(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*) ?(%S*)$')
     local record = read(id, FIELDS)
-    items[#items + 1] = { id, token, outcome, tonumber(delay), record, rate, late, cause }
+    items[#items + 1] = { id, token, outcome, tonumber(delay), record, rate, late, cause, objective }
     if record and runs(record, token) then keys[#keys + 1] = trigger_key(id, record) end
   end
   -- A timer that was set while its task ran asks for another run: all are looked for at once.
