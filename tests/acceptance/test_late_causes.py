@@ -1,0 +1,51 @@
+"""Why tasks began late, after listener processes were killed."""
+
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from expirebridge import Bridge, LateCause, Task
+from tests.kit.processes import Reports, listener, run
+from tests.kit.steps import PREFIX, age, server_ms
+
+
+def settled(bridge: Bridge, id: str) -> Task:
+    """The task once its end is recorded; the test's own timeout is the limit."""
+    while (task := bridge.get(id)) is None or not task.state.finished:
+        time.sleep(0.01)
+    return task
+
+
+def test_after_a_kill_nobody_listened_until_the_next_listener_began(
+    url: str, bridge: Bridge, client: redis.Redis, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder) as killed:
+        killed.kill()
+        killed.wait()
+    bridge.make_task("acts.note", [], 0, id="a")
+    client.hset(f"{PREFIX}:task:a", "made", server_ms(client) // 1000 - 9)
+    age(client, "pending", "a", 1)
+    with listener(url, folder):
+        assert reports.next().id == "a"
+        task = settled(bridge, "a")
+    assert task.late is not None
+    assert task.late.cause is LateCause.NOBODY
+    assert "it began " in run("why", "a", "--url", url).stdout
+    assert "nobody listened" in run("show", "a", "--url", url).stdout
+
+
+@pytest.mark.timeout(120)
+def test_what_a_killed_listener_ran_is_taken_over(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    bridge.make_task("acts.hold", [10], 0, id="a")
+    with listener(url, folder, "--lease", "1") as killed:
+        assert reports.next().word == "started"
+        with listener(url, folder, "--lease", "1"):
+            killed.kill()
+            assert reports.next().word == "started"
+            task = settled(bridge, "a")
+    assert task.late is not None
+    assert task.late.cause is LateCause.TAKEN_OVER
