@@ -246,7 +246,8 @@ class Hindrances:
     def _note(self, cause: LateCause, begin: float, end: float) -> None:
         latest = self._spans[-1] if self._spans else None
         if latest is not None and latest.cause is cause and begin - latest.end < SAME:
-            self._spans[-1] = latest._replace(end=max(latest.end, end))
+            begin, end = min(latest.begin, begin), max(latest.end, end)
+            self._spans[-1] = latest._replace(begin=begin, end=end)
         else:
             self._spans.append(Hindrance(_RANKS[cause], begin, end, cause))
 

@@ -23,7 +23,7 @@ class LateCause(StrEnum):
     EVENT_GAP = "event-gap"  # key events were missed
     BLOCKED_LOOP = "blocked-loop"  # a handler blocked the event loop, or the process stood still
     MADE_LATE = "made-late"  # it was made after its due time
-    TAKEN_OVER = "taken-over"  # another listener had it first, and died, or gave it back
+    TAKEN_OVER = "taken-over"  # from another listener, which died or gave it back, or database
     CLOCK = "clock"  # the server's clock jumped
     UNKNOWN = "unknown"
 
@@ -40,7 +40,7 @@ _WORDS = {
     LateCause.EVENT_GAP: "key events were missed",
     LateCause.BLOCKED_LOOP: "the event loop was blocked",
     LateCause.MADE_LATE: "it was made after its due time",
-    LateCause.TAKEN_OVER: "another listener had it first",
+    LateCause.TAKEN_OVER: "another listener, or database, had it first",
     LateCause.CLOCK: "the server's clock jumped",
     LateCause.UNKNOWN: "for an unknown cause",
 }

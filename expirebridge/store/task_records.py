@@ -267,7 +267,8 @@ class ClaimedTask(NamedTuple):
     held: float = 0.0
     """How many of the seconds that it waited it was on hold."""
     given_back: bool = False
-    """True if a listener had it before, and its attempt was not counted."""
+    """True if a listener had it before, and its attempt was not counted; or another database did,
+    when it was due."""
 
     @property
     def waited(self) -> float:

@@ -740,3 +740,20 @@ def test_a_server_that_is_away_is_waited_for(sides: Sides, monkeypatch: pytest.M
     monkeypatch.setattr(new.store, "run", sometimes)
     assert migrator.run()
     assert new.ids(State.PENDING) == {"a"}
+
+
+@only_one
+def test_a_claim_sees_that_a_task_was_elsewhere_when_it_was_due(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], 0, id="overdue")
+    old.bridge.make_task("mail.send", [1], HOUR, id="ahead")
+    move(old, new)
+    new.bridge.run_now("ahead")
+    claims = [
+        part.run(claiming.claim("t", new.settings, places=5, idle=True)) for part in new.parts
+    ]
+    given_back = {task.id: task.given_back for claim in claims for task in claim.tasks}
+    assert given_back == {"overdue": True, "ahead": False}
+    task = new.bridge.get("overdue")
+    assert task is not None
+    assert task.attempt == 1

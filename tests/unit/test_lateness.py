@@ -111,6 +111,8 @@ def test_an_answer_that_failed_or_came_slowly_counts_from_when_it_was_asked_for(
     assert why(of, 5) is LateCause.SERVER_SLOW
     of.note_trip(now - 4, failed=True)
     assert why(of, 5) is LateCause.NODE_AWAY
+    of.note_trip(now - 14, failed=True)  # another role had asked before
+    assert why(of, 15) is LateCause.NODE_AWAY
 
 
 def test_only_tasks_of_a_ledger_wait_for_it() -> None:

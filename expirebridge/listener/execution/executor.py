@@ -96,7 +96,7 @@ class Executor:
         self._threads.switching.take_charge()
 
     def open(self) -> None:
-        """Start what must be there before the first task: a process for handlers that need one."""
+        """Before the first task: begin to beat, and start a process if a handler needs one."""
         self.pulse.start()
         if self._processes is not None:
             self._processes.open()

@@ -75,7 +75,11 @@ local function receive_task(id, state, at, fields)
     take_value(fields, 'key')
     item.key = nil
   end
-  if state == 'pending' then take_value(fields, 'left') end
+  if state == 'pending' then
+    take_value(fields, 'left')
+    -- It was due in the other database: by its number a claim sees that it was not here.
+    if at <= now and not value_of(fields, 'attempt') then put_value(fields, 'attempt', '0') end
+  end
   local old = read(id, { 'made', 'args', 'left', 'next', 'due', 'started' })
   if is_elsewhere(id, old) then
     if old then forget(id, old.state) end -- it comes back

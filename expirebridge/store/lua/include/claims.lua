@@ -64,7 +64,7 @@ local function add_to_reply(id, record, values, due, attempt)
   local lapses = record.lapses and string.format('%.0f', tonumber(record.lapses) or 0) or '0'
   local made = record.made and string.format('%.0f', tonumber(record.made) or -1) or '-1'
   local head = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
-  -- A first attempt although there is a number: one before was not counted.
+  -- A first attempt although there is a number: one before was not counted, or it was moved here late.
   if record.attempt and attempt == '1' and record.token ~= token then head = head .. ' again' end
   reply[#reply + 1] = head
   reply[#reply + 1] = trigger_key(id, record)

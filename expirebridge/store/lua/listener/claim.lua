@@ -17,8 +17,8 @@
 --          to be sent; 3 if because the limits that it declares are not here: then `declare_limits` is;
 --          how many tasks run now if others live, or -1; how many it made wait for slots; then
 --          for each task:
---          '<id> <due> <attempt> <lapses> <made>', and ' again' after it if an attempt before was not counted;
---          trigger key, and nil, or what most tasks lack:
+--          '<id> <due> <attempt> <lapses> <made>', and ' again' after it if an attempt before was not counted, or it was
+--          moved here from another database when it was due; trigger key, and nil, or what most tasks lack:
 --          {call (if another name than the id's own is the trigger key's), and the first RARE of
 --          FIELDS}
 --

@@ -135,4 +135,5 @@ for at = 6, #ARGV, 2 do
   end
 end
 return { now_us, rank, #live, now - last, lost, cancelled, birth[2] or '',
-  is_declared() and 0 or 1, codes, joined and others_are_full(live) and 1 or 0, next_making and tonumber(next_making) or -1 }
+  is_declared() and 0 or 1, codes, joined and others_are_full(live) and 1 or 0,
+  next_making and tonumber(next_making) or -1 }
