@@ -22,7 +22,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, forecasting, inspection
+from expirebridge.store.commands import claiming, forecasting
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json

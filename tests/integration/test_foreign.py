@@ -255,9 +255,7 @@ def reconciler_on(consumer: SessionOwner, settings: Settings, wakeup: Wakeup) ->
         scan=BacklogScan(code_without_handlers(), membership),
     )  # fmt: skip
     misplaced = MisplacedKeys(consumer.session.store.database.layout, Hooks())
-    return KeyReconciler(
-        consumer, settings, wakeup=wakeup, due_timer=due_timer, misplaced=misplaced
-    )
+    return KeyReconciler(consumer, settings, None, misplaced, wakeup=wakeup, due_timer=due_timer)
 
 
 async def until_stale(store: AsyncStore, settings: Settings) -> None:

@@ -69,9 +69,8 @@ class PartitionConsumer:
         self._duration_recorder = durations = DurationRecorder(self)
         self._lease_reaper = LeaseReaper(self, settings, wakeup=wakeup, hooks=hooks)
         self.reconciler = KeyReconciler(
-            self, settings, self.row_check, wakeup=wakeup, due_timer=due_timer,
-            misplaced=self.misplaced,
-        )  # fmt: skip
+            self, settings, self.row_check, self.misplaced, wakeup=wakeup, due_timer=due_timer
+        )
         self.key_events = KeyEventHandler(
             self, settings.doorbell, wakeup=wakeup, due_timer=due_timer, scan=scan,
             reconciler=self.reconciler, membership=membership, hooks=hooks,

@@ -83,11 +83,11 @@ class KeyReconciler:
         self,
         consumer: SessionOwner,
         settings: Settings,
-        row_check: RowCheck | None = None,
+        row_check: RowCheck | None,
+        misplaced: MisplacedKeys,
         *,
         wakeup: Wakeup,
         due_timer: DueTimer,
-        misplaced: MisplacedKeys,
     ) -> None:
         self._consumer = consumer
         self._settings = settings
