@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
+    from expirebridge.model.codec import Codec
     from expirebridge.model.hold import Hold
     from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
     from expirebridge.model.lateness import LateCause, Lateness
@@ -64,6 +65,7 @@ __all__ = [
     "Busy",
     "Call",
     "Change",
+    "Codec",
     "Counts",
     "DeclaredLimit",
     "Discard",
@@ -128,6 +130,7 @@ _MODULES = {
     "Busy": "model.policies",
     "Call": "handlers",
     "Change": "model.task",
+    "Codec": "model.codec",
     "Counts": "model.task",
     "DeclaredLimit": "model.lanes",
     "Discard": "model.policies",

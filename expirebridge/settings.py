@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.model.codec import Codec, check_codec
 from expirebridge.model.durations import LONGEST, seconds_of
 
 DEFAULT_URL = "redis://localhost:6379/1"
@@ -30,6 +31,7 @@ _ENVIRONMENT = {
     "EXPIREBRIDGE_FUNCTIONS": "functions",
     "EXPIREBRIDGE_PROCESSES": "processes",
     "EXPIREBRIDGE_PROCESS_MEMORY": "process_memory",
+    "EXPIREBRIDGE_CODEC": "codec",
 }
 
 
@@ -68,6 +70,9 @@ class Settings:
     """Whether a function needs `@handler`, or a place in its module's HANDLERS, to be a handler."""
     functions: tuple[str, ...] = ()
     """Patterns, such as `mail.*`, of the handlers that a listener runs. Empty: all."""
+    codec: Codec | str | None = None
+    """What keeps arguments of more than 64 KiB elsewhere, or its place, `module:object`. None:
+    producers refuse such arguments."""
 
     concurrency: int = 100
     """How many handlers one listener runs at once."""
@@ -110,6 +115,8 @@ class Settings:
         if not isinstance(self.ledger_name, str) or not _LEDGER_NAME.fullmatch(self.ledger_name):
             advice = "1 to 64 characters from A-Z a-z 0-9 and _ . : @ -"
             raise _invalid("ledger_name", self.ledger_name, advice)
+        if fault := check_codec(self.codec):
+            raise _invalid("codec", self.codec, fault)
         if self.doorbell not in list(Doorbells):
             raise _invalid("doorbell", self.doorbell, f"one of {', '.join(Doorbells)}")
         object.__setattr__(self, "doorbell", Doorbells(self.doorbell))
@@ -134,9 +141,9 @@ class Settings:
         The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_PREFIX, EXPIREBRIDGE_LEDGER,
         EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_LEDGER_KEEP, EXPIREBRIDGE_TASKS,
         EXPIREBRIDGE_APP_DIR, EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS,
-        EXPIREBRIDGE_PROCESSES and EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas,
-        or several such texts; `ledger_keep`, `lease`, `grace`, `processes` and `process_memory`
-        may be text, such as "30d", "10s", "4" and "512m".
+        EXPIREBRIDGE_PROCESSES, EXPIREBRIDGE_PROCESS_MEMORY and EXPIREBRIDGE_CODEC. `functions` may
+        be text with commas, or several such texts; `ledger_keep`, `lease`, `grace`, `processes` and
+        `process_memory` may be text, such as "30d", "10s", "4" and "512m".
 
         Raises InvalidSetting for a value that cannot be, by the name of the variable if that holds
         it, and for a name that is not a setting: then it suggests the nearest one.

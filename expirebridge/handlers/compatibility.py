@@ -12,7 +12,7 @@ from typing import NamedTuple
 from expirebridge.handlers.definition import Handler
 from expirebridge.handlers.registry import Registry
 from expirebridge.handlers.signatures import Shape
-from expirebridge.model.keys import decode_args
+from expirebridge.model.keys import decode_args, is_hidden
 from expirebridge.store.commands.inspection import StoredCall
 
 EXAMPLES = 3
@@ -47,6 +47,10 @@ class Arguments(NamedTuple):
 
     positional: int
     keywords: tuple[str, ...]
+
+
+_HIDDEN = Arguments(-1, ())
+"""Stands for arguments that a codec encoded: they may fit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +107,7 @@ class Comparison:
                 args, kwargs = decode_args(call.args)
                 arguments = Arguments(len(args), tuple(sorted(kwargs)))
             except ValueError:
-                pass
+                arguments = _HIDDEN if is_hidden(call.args) else None
         group = self._groups.get((call.func, arguments))
         if group is None:
             group = self._new_group(call.func, arguments)
@@ -137,6 +141,7 @@ class Comparison:
                 lambda _, handler: hasattr(handler.function, "__wrapped__"),
             ),
             self._blind_spot("no signature that can be read", lambda shape, _: not shape.known),
+            self._blind_spot("encoded arguments", lambda shape, _: shape.known, hidden=True),
         ]
         return [spot for spot in spots if spot.count]
 
@@ -153,7 +158,8 @@ class Comparison:
             if verdict is Verdict.UNKNOWN_FUNCTION and func is not None and self._suggestions:
                 self._suggestions -= 1
                 reason += self._registry.suggest(func)
-            group = Group(verdict=verdict, func=func, arguments=arguments, reason=reason)
+            shown = None if arguments is _HIDDEN else arguments
+            group = Group(verdict=verdict, func=func, arguments=shown, reason=reason)
             return self._groups.setdefault((func, arguments), group)
         known = func if handler is not None else None
         summed = Group(
@@ -172,7 +178,7 @@ class Comparison:
         if arguments is None:
             return Verdict.ARGUMENTS_UNREADABLE, "its arguments cannot be read"
         shape = self._shape(func, handler)
-        if not shape.known:
+        if not shape.known or arguments is _HIDDEN:
             return Verdict.UNCHECKED, ""
         misfit = shape.fits(*arguments)
         if misfit is not None:
@@ -184,9 +190,14 @@ class Comparison:
             self._shapes[func] = Shape.of(handler.function)
         return self._shapes[func]
 
-    def _blind_spot(self, reason: str, is_blind: Callable[[Shape, Handler], bool]) -> BlindSpot:
+    def _blind_spot(
+        self, reason: str, is_blind: Callable[[Shape, Handler], bool], *, hidden: bool = False
+    ) -> BlindSpot:
+        """Count the tasks of the functions that are blind, or those with `hidden` arguments."""
         counts: dict[str, int] = {}
         for group in self._all():
+            if hidden and group.verdict is not Verdict.UNCHECKED:
+                continue
             handler = self._registry.find(group.func) if group.func is not None else None
             if group.func is None or handler is None or group.verdict.fails:
                 continue

@@ -34,6 +34,7 @@ from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.schedule import Missed, Overlap, check_series_id
 from expirebridge.model.task import Change, Outcome, State, Task, from_ms
 from expirebridge.model.transactions import Transaction
+from expirebridge.producer.argument_writer import PLAIN
 from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of
 from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
@@ -421,7 +422,7 @@ class Ledger:
     def _new_task(self, **given: Any) -> NewTask:
         if given.get("if_exists", "reject") not in {"reject", "replace"}:
             raise InvalidTask(f"if_exists={given['if_exists']!r}: in a ledger, reject or replace")
-        return new_task(self._folder, **given)
+        return new_task(self._folder, PLAIN, **given)
 
     def _checked(
         self, tasks: Iterable[Mapping[str, Any]]

@@ -115,11 +115,13 @@ def _series_of(values: dict[str, Any]) -> ImportedSeries:
 def task_of(values: dict[str, Any]) -> Line:
     """Check the fields of a line. Raises InvalidTask, as `decode` does."""
     func, args = keys.check_func(text_of(values, "func")), text_of(values, "args").encode()
-    keys.check_args(args)
+    is_hidden = keys.is_hidden(args)
+    if not is_hidden:
+        keys.check_args(args)
     fields = record_fields(values)
     if "key" in values:
         fields["key"] = _key(text_of(values, "key"), func, args)
-    elif len(args) > keys.MAX_ARGS_IN_KEY:
+    elif is_hidden or len(args) > keys.MAX_ARGS_IN_KEY:
         fields["args"], args = args, keys.IN_RECORD
     if "left" in values:
         # It is paused a moment after it was made, and must not be due before.

@@ -37,6 +37,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
 _SLOT = re.compile(rb"\{[^{}]*\}")
+_HIDDEN = re.compile(rb"codec:[A-Za-z0-9+/]*={0,2}")
 _POSITIONAL = "*"
 _MAX_DEPTH = 250
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -177,12 +178,14 @@ def check_given(args: object, kwargs: object) -> None:
         raise InvalidTask(f"kwargs={_short(kwargs)}: give a mapping of keyword arguments")
 
 
-def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
+def encode_args(
+    args: Sequence[Any], kwargs: Mapping[str, Any] | None, *, limited: bool = True
+) -> bytes:
     """Write arguments as JSON: an array, an object of keywords, or an object with `*` for both.
 
     The handler receives exactly what was given. A value that JSON would silently change (NaN, a
     tuple, an integer beyond 64 bits, a key that is not text) raises InvalidTask, which names its
-    place.
+    place. So do more than 64 KiB, if they are `limited` to that: a codec takes more.
     """
     check_given(args, kwargs)
     if kwargs and _POSITIONAL in kwargs:
@@ -200,10 +203,10 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
     if not same:
         place, advice = _culprit_of(args, kwargs)
         raise InvalidTask(f"{place}: {advice or 'JSON would change it silently'}")
-    if len(encoded) > MAX_ARGS:
+    if limited and len(encoded) > MAX_ARGS:
         raise InvalidTask(
             f"args: {len(encoded):,} bytes as JSON; at most {MAX_ARGS:,}. Store the data elsewhere "
-            "and pass its key"
+            "and pass its key, or give a codec: docs/how-to/large-arguments.md"
         )
     return encoded
 
@@ -240,6 +243,11 @@ def check_args(encoded: bytes) -> None:
     except ValueError as error:
         # The arguments themselves are not shown: this is logged, and they may be secrets.
         raise InvalidTask(f"args: {error}") from error
+
+
+def is_hidden(stored: bytes) -> bool:
+    """True for arguments that a codec encoded: such are in records only, never in a key's name."""
+    return _HIDDEN.fullmatch(stored) is not None
 
 
 def _check_integers(encoded: bytes) -> None:

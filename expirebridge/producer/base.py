@@ -10,6 +10,7 @@ from expirebridge.model import keys
 from expirebridge.model.keys import TriggerKey, slot_of
 from expirebridge.model.partitions import MAX_PARTITIONS, PartitionLayout, is_count
 from expirebridge.model.task import Counts, State
+from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.producer.new_task import Func, call_of
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
@@ -26,6 +27,7 @@ class OperationGroup:
         self._settings = settings
         self._hooks = hooks
         self._unknown = UnknownFunctions(unknown, settings)
+        self._writer = ArgumentWriter(settings.codec)
 
 
 def refuse_left_out(done: Any) -> Steps[None]:

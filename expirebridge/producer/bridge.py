@@ -19,6 +19,7 @@ import redis.asyncio
 
 from expirebridge.connection import clients
 from expirebridge.hooks import Hook, Hooks
+from expirebridge.model.codec import Codec
 from expirebridge.model.log_fields import event
 from expirebridge.producer.new_task import advice_on
 from expirebridge.producer.operations import Operations
@@ -114,6 +115,8 @@ class Bridge:
     does not ask the listeners. To warn, they are asked once in this process about each function,
     when its first task has been made. A task is refused only if at least one listener is live, and
     each live one reports its functions.
+    `codec` keeps arguments of more than 64 KiB elsewhere: a `Codec`, or its place as text,
+    `module:object`; without it, EXPIREBRIDGE_CODEC names one.
 
     A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
     that it cannot use, and for another value of `unknown`.
@@ -128,8 +131,9 @@ class Bridge:
         tasks: str | None = None,
         hooks: Sequence[Hook] = (),
         unknown: UnknownFunction = "warn",
+        codec: Codec | str | None = None,
     ) -> None:
-        settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
+        settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec)
         self._owns_client = client is None
         if client is None:
             client = clients.producer_client(settings.url, settings.prefix)
@@ -225,8 +229,9 @@ class AsyncBridge:
         tasks: str | None = None,
         hooks: Sequence[Hook] = (),
         unknown: UnknownFunction = "warn",
+        codec: Codec | str | None = None,
     ) -> None:
-        settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
+        settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec)
         self._owns_client = client is None
         if client is not None:
             clients.check_client(client, redis.asyncio.Redis)

@@ -61,11 +61,11 @@ class MakingOperations(OperationGroup):
 
         `func` is a handler's name, `module.function`, or the handler itself, whose signature the
         arguments are then checked against, or a `Call`, which has the arguments with it. `args` and
-        `kwargs` are what JSON can hold, at most 64 KiB; those of a typed handler, given itself, are
-        checked and converted. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m";
-        `at` is an aware datetime, and one in the past means now. Exactly one of the two is needed.
-        An `at` computed from this machine's clock is as wrong as that
-        clock; a `delay` never is.
+        `kwargs` are what JSON can hold, at most 64 KiB unless the bridge has a codec; those of a
+        typed handler, given itself, are checked and converted. `delay` is seconds, a timedelta, or
+        text such as "15m" or "1h30m"; `at` is an aware datetime, and one in the past means now.
+        Exactly one of the two is needed. An `at` computed from this machine's clock is as wrong as
+        that clock; a `delay` never is.
 
         `id` names the task; without it a random one is drawn. A finished task of that id makes way.
         If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
@@ -98,8 +98,8 @@ class MakingOperations(OperationGroup):
         again.
         """
         new = new_task(
-            self._settings.tasks, func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id,
-            if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
+            self._settings.tasks, self._writer, func=func, args=args, delay=delay, kwargs=kwargs,
+            at=at, id=id, if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
             retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
         return self._make(new)
@@ -117,12 +117,11 @@ class MakingOperations(OperationGroup):
         chunks before the one that failed are made then. In a cluster, those of other partitions are
         made, too, and PartlyDone says which positions were not.
         """
-        folder = self._settings.tasks
-        new = [checked(folder, position, item) for position, item in enumerate(tasks)]
-        refuse_repeated_ids(new)
+        new = self._checked(tasks)
         if self._unknown.refuses:
             yield from self._unknown.check(map(_func_of, new))
         made: dict[str, Task] = {}
+        written: dict[str, producing.NewTask] = {}
         rest: Sequence[producing.NewTask] = new
         undone = set[str]()
         fault: PartlyDone | None = None
@@ -132,7 +131,8 @@ class MakingOperations(OperationGroup):
             if unavailable:
                 new = yield from self._with_available_ids(new, made, unavailable)
                 rest = [task for task in new if task.id not in made and task.id not in undone]
-            for chunk in chunks(self._by_partition(rest, count)):
+            ready = yield from self._written(rest, written)
+            for chunk in chunks(self._by_partition(ready, count)):
                 self._announce(chunk)
                 try:
                     outcomes = yield from self._send(producing.make(chunk, bulk=True), chunk)
@@ -182,11 +182,17 @@ class MakingOperations(OperationGroup):
         if seconds < 0.001:
             raise InvalidTask(f"ttl={ttl!r}: it must be at least a millisecond")
         new = new_task(
-            self._settings.tasks, func=func, args=args, delay=seconds, kwargs=kwargs,
+            self._settings.tasks, self._writer, func=func, args=args, delay=seconds, kwargs=kwargs,
             id=keys.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
         return self._make(new)
+
+    def _checked(self, tasks: Iterable[Mapping[str, Any]]) -> Sequence[producing.NewTask]:
+        folder, writer = self._settings.tasks, self._writer
+        new = [checked(folder, writer, position, item) for position, item in enumerate(tasks)]
+        refuse_repeated_ids(new)
+        return new
 
     def _with_available_ids(
         self,
@@ -200,6 +206,17 @@ class MakingOperations(OperationGroup):
             task if task.id in made else with_available_id(task, layout, unavailable)
             for task in new
         ]
+
+    def _written(
+        self, new: Sequence[producing.NewTask], written: dict[str, producing.NewTask]
+    ) -> Steps[Sequence[producing.NewTask]]:
+        """The tasks as they are sent. Each is written once for its id, before the first is sent."""
+        if self._writer.is_plain:
+            return new
+        for task in new:
+            if task.id not in written:
+                written[task.id] = yield from self._writer.write(task)
+        return [written[task.id] for task in new]
 
     def _by_partition(
         self, new: Sequence[producing.NewTask], count: int
@@ -234,11 +251,12 @@ class MakingOperations(OperationGroup):
         layout = yield from self._layout()
         if new.drawn and layout.count > 1:
             new = with_available_id(new, layout, (yield from UNAVAILABLE))
-        self._announce([new])
-        call, repeated = producing.make([new], fail_fast=new.drawn), False
+        ready = yield from self._writer.write(new)
+        self._announce([ready])
+        call, repeated = producing.make([ready], fail_fast=new.drawn), False
         while True:
             try:
-                made = (yield from self._send(call, [new]))[0]
+                made = (yield from self._send(call, [ready]))[0]
             except ServerError as error:
                 unavailable = yield from UNAVAILABLE
                 if not new.drawn or not unavailable:
@@ -247,17 +265,18 @@ class MakingOperations(OperationGroup):
                     other = with_available_id(new, (yield from self._layout()), unavailable)
                     if other is new:
                         raise
-                    self._announce([other])
-                    new, call, repeated = other, producing.make([other], fail_fast=True), False
+                    new, ready = other, (yield from self._writer.write(other))
+                    self._announce([ready])
+                    call, repeated = producing.make([ready], fail_fast=True), False
                 elif repeated:
                     raise
                 else:
-                    self._announce([new])
+                    self._announce([ready])
                     # It may have been made: it is sent as it was.
                     call, repeated = wait_for_failover(call), True
             else:
                 assert made is not None  # noqa: S101 - for the type checker
-                return new, made
+                return ready, made
 
     def _layout(self) -> Steps[PartitionLayout]:
         return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))

@@ -15,6 +15,7 @@ from expirebridge.model.durations import Duration, check_aware, human, seconds_o
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.task import to_ms
+from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.settings import Settings
 from expirebridge.store.commands import call, producing
 from expirebridge.store.commands.call import CHUNK_BYTES, Argument, When
@@ -39,6 +40,7 @@ _OF_CELERY = {
 
 def new_task(
     folder: Path,
+    writer: ArgumentWriter,
     /,
     func: Func,
     args: Sequence[Any] = (),
@@ -57,11 +59,11 @@ def new_task(
 ) -> producing.NewTask:
     """Check the arguments of `make_task`; `folder` is that of the handlers.
 
-    Raises InvalidTask.
+    The arguments are JSON; once the id is final, `writer` writes them. Raises InvalidTask.
     """
     if if_exists not in _IF_EXISTS:
         raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
-    name, encoded = call_of(folder, func, args, kwargs)
+    name, encoded = call_of(folder, func, args, kwargs, limited=not writer.takes_large)
     fields: dict[str, Argument] = {}
     if len(encoded) > keys.MAX_ARGS_IN_KEY:
         fields["args"] = encoded
@@ -103,15 +105,24 @@ def with_available_id(
 
 
 def call_of(
-    folder: Path, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    folder: Path,
+    func: Func,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    *,
+    limited: bool = True,
 ) -> tuple[str, bytes]:
-    """Return the name of a handler and its arguments as JSON. Raises InvalidTask."""
+    """Return the name of a handler and its arguments as JSON. Raises InvalidTask.
+
+    They may have at most 64 KiB if they are `limited` to that.
+    """
     func, args, kwargs = _parts(func, args, kwargs)
     name = name_of(func, folder)
     if isinstance(func, str):
-        return name, keys.encode_args(args, kwargs)
+        return name, keys.encode_args(args, kwargs, limited=limited)
     handlers.check_binding(func, args, kwargs or {})
-    return name, keys.encode_args(*handlers.plain_arguments(func, args, kwargs))
+    plain = handlers.plain_arguments(func, args, kwargs)
+    return name, keys.encode_args(*plain, limited=limited)
 
 
 def name_of(func: Named, folder: Path) -> str:
@@ -146,12 +157,14 @@ def _no_handler(given: object) -> InvalidTask:
     )
 
 
-def checked(folder: Path, position: int, item: Mapping[str, Any]) -> producing.NewTask:
+def checked(
+    folder: Path, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
+) -> producing.NewTask:
     """Check one of many tasks. An error names its position."""
     if not isinstance(item, (dict, Mapping)):
         raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
     try:
-        return new_task(folder, **item)
+        return new_task(folder, writer, **item)
     except (InvalidTask, TypeError) as error:
         reason = str(error).replace("new_task() ", "")
         raise InvalidTask(f"task {position}: {reason}{advice_on(error, new_task)}") from error

@@ -5,6 +5,7 @@ What is sent, and what is done when the server answers with an error, is decided
 other awaits.
 """
 
+import asyncio
 import contextlib
 import queue
 from collections.abc import Generator
@@ -32,6 +33,7 @@ from expirebridge.store.commands.call import (
     At,
     Command,
     IfAvailable,
+    Outside,
     Runnable,
     Steps,
 )
@@ -71,8 +73,8 @@ def _unchanged(call: Command[Any]) -> Steps[Any]:
     return (yield call)
 
 
-Sent = CommandWords | BatchableRequest
-"""A request to the server."""
+Sent = CommandWords | BatchableRequest | Outside[Any]
+"""A request to the server, or what is called instead."""
 
 
 class Database:
@@ -172,7 +174,9 @@ class Database:
         explained.__cause__ = error.__cause__
         return explained
 
-    def _send(self, call: Command[Any]) -> Generator[Sent, Any, Any]:
+    def _send(self, call: Command[Any] | Outside[Any]) -> Generator[Sent, Any, Any]:
+        if isinstance(call, Outside):
+            return (yield call)
         if not call.is_script:
             if call is PARTITIONS:
                 return self.partitions
@@ -246,6 +250,8 @@ class Store:
         try:
             if type(command) is BatchableRequest:
                 return self._batcher.send(command)
+            if type(command) is Outside:
+                return command.call()
             return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error
@@ -286,6 +292,8 @@ class AsyncStore:
         try:
             if type(command) is BatchableRequest:
                 return await self._batcher.send(command)
+            if type(command) is Outside:
+                return await asyncio.to_thread(command.call)
             return await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from expirebridge.model.codec import encoded_in
 from expirebridge.model.keys import IN_RECORD, decode_args
 from expirebridge.model.lateness import LateCause, Lateness
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms
@@ -316,12 +317,24 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     )
 
 
-def args_of(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """Read arguments to be looked at; what cannot be read is shown as it is."""
+def args_of(stored: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Read arguments to be looked at; what cannot be read is shown as it is.
+
+    What a codec made is not decoded: one argument says how large it is.
+    """
     try:
-        return decode_args(encoded)
+        return decode_args(stored)
     except ValueError:
-        return [text(encoded)], {}
+        return [_hidden(stored) or text(stored)], {}
+
+
+def _hidden(stored: bytes) -> str:
+    """What is shown in place of arguments that are not read here."""
+    try:
+        encoded = encoded_in(stored)
+    except ValueError:
+        return ""
+    return "" if encoded is None else f"(encoded, {len(encoded):,} bytes)"
 
 
 def task_from(row: Sequence[Any]) -> Task:

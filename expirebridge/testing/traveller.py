@@ -21,6 +21,7 @@ from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
+from expirebridge.model.codec import load_codec
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
@@ -77,7 +78,8 @@ class Attempts:
         self._settings = settings
         self.hooks = Hooks(registry.hooks)
         overrun_policy = OverrunPolicy(settings.grace, StopRequest(), InFlight())
-        self._invoker = Invoker(OwnThread(), overrun_policy)
+        codec = None if settings.codec is None else load_codec(settings.codec)
+        self._invoker = Invoker(OwnThread(), overrun_policy, codec=codec)
 
     async def run(
         self,

@@ -83,7 +83,8 @@ async def arun_handler(
     handler = Handlers(settings).find(func)
     now = datetime.now(UTC)
     given = "test" if id is None else id
-    encoded = keys.encode_args(*plain_arguments(func, args, kwargs))
+    plain = plain_arguments(func, args, kwargs)
+    encoded = keys.encode_args(*plain, limited=settings.codec is None)
     claimed = ClaimedTask(
         id=keys.check_id(given),
         token="test",  # noqa: S106 - of a claim

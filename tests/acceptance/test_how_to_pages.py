@@ -15,6 +15,7 @@ PAGES = [  # blocks, and tasks that are pending when they have run
     ("find-and-change-tasks.md", 4, 0),
     ("write-handlers.md", 2, 0),
     ("typed-handlers.md", 2, 1),
+    ("large-arguments.md", 2, 1),
     ("limit.md", 7, 3),
     ("hold.md", 1, 0),
     ("handlers-in-processes.md", 1, 0),

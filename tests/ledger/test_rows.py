@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.rows import new_task_of, values_of
+from expirebridge.producer.argument_writer import PLAIN
 from expirebridge.producer.new_task import new_task
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import When
@@ -44,7 +45,7 @@ def test_a_row_asks_for_what_make_task_was_given(long: bool, **given: Any) -> No
         given["misfire"] = "skip"
     if long:
         given["args"] = [*given["args"], "x" * 600]
-    new = new_task(FOLDER, "mail.send", id="x", **given)
+    new = new_task(FOLDER, PLAIN, "mail.send", id="x", **given)
     values = values_of(new, ledger="default", ext=None)
     row = ROW | {name.removeprefix("b_"): value for name, value in values.items()}
     again = new_task_of(row, row["written"])

@@ -5,11 +5,13 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Kind, check_binding
 from expirebridge.listener.execution.exceptions import (
+    DecodingFailed,
     HandlerDiffers,
     HandlerMissing,
     ProcessFailure,
@@ -19,6 +21,7 @@ from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
 from expirebridge.listener.lateness import Hindrances
 from expirebridge.listener.session import SessionOwner
+from expirebridge.model.codec import encoded_in
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
 from expirebridge.model.lateness import LATE, Lateness
@@ -135,6 +138,8 @@ class Attempt:
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
         self._unreadable = claimed.unreadable
         """The unreadable part of the record, and why; empty if all could be read."""
+        self.encoded: bytes | None = None
+        """What a codec made of the arguments, until it has decoded them; None: they were read."""
         self.task = self._read()
         self.limit = claimed.timeout or (handler.timeout if handler else None) or timeout
         """Timeout of its handler, in seconds."""
@@ -267,6 +272,16 @@ class Attempt:
             cause = self._consumer.hindrances.cause_of(self.claimed, start)
             self.late = self.outcomes.late = Lateness(seconds, cause)
 
+    def take_arguments(self, decoded: bytes) -> AttemptOutcome | None:
+        """Read the arguments that a codec has decoded; the outcome if these are none."""
+        try:
+            args, kwargs = decode_args(decoded)
+        except (TypeError, ValueError) as error:
+            return self.outcomes.failed(f"its codec decoded no arguments: {error}")
+        self.task = replace(self.task, args=args, kwargs=kwargs)
+        self.encoded = None
+        return None
+
     def refusal(self) -> AttemptOutcome | None:
         """The outcome if there is no handler, or the record cannot be read."""
         if self.handler is None:
@@ -288,6 +303,8 @@ class Attempt:
     def after(self, error: BaseException) -> AttemptOutcome:
         """The outcome of an error that the call raised. Raises nothing, whatever the error is."""
         try:
+            if isinstance(error, DecodingFailed):
+                return self.outcomes.not_decodable(self._retry_policy, error)
             return self._after(error)
         except BaseException as another:  # to format its error may raise, too
             # Without the traceback, which may be what cannot be formatted.
@@ -361,7 +378,9 @@ class Attempt:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         try:
-            args, kwargs = decode_args(claimed.args)
+            self.encoded = encoded_in(claimed.args)
+            if self.encoded is None:
+                args, kwargs = decode_args(claimed.args)
         except ValueError as error:
             self._unreadable = f"its arguments ({error})"
         return Task(

@@ -17,6 +17,10 @@ class TimedOut(Exception):
     """The handler reached its timeout."""
 
 
+class DecodingFailed(Exception):
+    """The codec did not decode the arguments; its error is the cause, the message the reason."""
+
+
 class ProcessFailure(Exception):
     """The handler's process failed; the message is the reason of the attempt's failure."""
 

@@ -67,7 +67,7 @@ class Running:
     """The attempts from their first step to their last, with the asyncio task of each.
 
     Plain functions cannot be stopped. Their attempts can as long as they wait for their row in the
-    ledger: the function has not been called.
+    ledger, or for a codec: the function has not been called.
     """
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ class Running:
 
     @property
     def asking(self) -> list[Attempt]:
-        """Attempts of a ledger's tasks that wait for their rows."""
-        return list(self._asking)
+        """Attempts that wait for their rows in the ledger, or until their arguments are decoded."""
+        return [attempt for attempt in self._tasks if self._waits(attempt)]
 
     def add(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
         """Add an attempt, with the asyncio task in which it takes its steps."""
@@ -108,13 +108,16 @@ class Running:
     def stop(self, attempts: Iterable[Attempt], reason: str) -> None:
         """Stop these attempts, as far as they can be stopped, and give the reason."""
         for attempt in attempts:
-            can_be_stopped = attempt.can_be_stopped or attempt in self._asking
+            can_be_stopped = attempt.can_be_stopped or self._waits(attempt)
             if can_be_stopped and not attempt.stopped and not attempt.is_stuck:
                 attempt.stopped = reason
                 task = self._tasks[attempt]
                 # Cancelled before its first step, the task takes none; that step reads `stopped`.
                 if not _is_new(task):
                     task.cancel()
+
+    def _waits(self, attempt: Attempt) -> bool:
+        return attempt in self._asking or attempt.encoded is not None
 
     def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
         """The attempt that runs in this asyncio task; None if none does. Safe for any thread."""

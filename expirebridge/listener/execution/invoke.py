@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from expirebridge.hooks import End, Hooks, Misfired, Started
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.deadlines import Deadlines
-from expirebridge.listener.execution.exceptions import StartRefused, TimedOut
+from expirebridge.listener.execution.exceptions import DecodingFailed, StartRefused, TimedOut
 from expirebridge.listener.execution.fork_guard import GuardedAwaitable
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
+from expirebridge.model.codec import Codec
 from expirebridge.model.log_fields import event
+from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.model.task import running_task
 
 if TYPE_CHECKING:
@@ -132,11 +134,14 @@ class Invoker:
         threads: ThreadRunner,
         overrun_policy: OverrunPolicy,
         processes: "ProcessPool | None" = None,
+        codec: Codec | None = None,
     ) -> None:
         self._threads = threads
         self._overrun_policy = overrun_policy
         self._processes = processes
         """Calls handlers with `process=True`; without it, a thread does."""
+        self._codec = codec
+        """Decodes large arguments, in a thread."""
         self._deadlines = Deadlines()
 
     def call(self, attempt: Attempt) -> Awaitable[Any]:
@@ -156,6 +161,36 @@ class Invoker:
             return self._call_in_thread(call, attempt)
         attempt.begin()
         return AsyncCall(attempt, self._overrun_policy).run(call(), attempt.limit, self._deadlines)
+
+    async def decode(self, attempt: Attempt, encoded: bytes) -> AttemptOutcome | None:
+        """Have the codec decode an attempt's arguments; the outcome if it cannot.
+
+        It has the attempt's timeout, before that of the handler. Raises StartRefused.
+        """
+        if self._codec is None:
+            outcome: AttemptOutcome | None = attempt.outcomes.not_decoded()
+        else:
+            outcome = await self._decoded(attempt, partial(self._codec.decode, encoded))
+        if outcome is not None:
+            attempt.begin()
+        return outcome
+
+    async def _decoded(
+        self, attempt: Attempt, decode: Callable[[str], bytes]
+    ) -> AttemptOutcome | None:
+        call = self._threads.call(partial(_result_of, partial(decode, attempt.claimed.id)))
+        try:
+            decoded, error = await asyncio.wait_for(call, attempt.limit)
+        except TimeoutError:
+            reason = f"its codec did not decode its arguments in {attempt.limit:g} s"
+            return attempt.after(DecodingFailed(reason))
+        if error is None:
+            return attempt.take_arguments(decoded)
+        if isinstance(error, Retry | Snooze | Busy | Discard):
+            return attempt.after(error)
+        failed = DecodingFailed("its codec did not decode its arguments")
+        failed.__cause__ = error
+        return attempt.after(failed)
 
     def _call_in_process(self, attempt: Attempt, processes: "ProcessPool") -> Awaitable[Any]:
         # Here, so that it is imported only where there are processes.
@@ -187,17 +222,26 @@ class Invoker:
         return await AsyncCall(attempt, self._overrun_policy).run(result, left, self._deadlines)
 
 
+def _result_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """The result of a function, or its error: threads carry them as values."""
+    try:
+        return function(), None
+    except BaseException as error:
+        return None, error
+
+
 # The steps of an attempt from its first to its outcome.
 
 
 async def run_attempt(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> AttemptOutcome:
     """Misfire an attempt, whose lateness is known, or refuse it, or call its handler.
 
-    Raises StartRefused, and no error of a handler.
+    Raises StartRefused, and no error of a handler or a codec.
     """
-    return (
-        _misfire(attempt, hooks) or _refuse(attempt, hooks) or await call_handler(attempt, invoker)
-    )
+    outcome = _misfire(attempt, hooks) or _refuse(attempt, hooks)
+    if outcome is None and attempt.encoded is not None:
+        outcome = await invoker.decode(attempt, attempt.encoded)
+    return outcome or await call_handler(attempt, invoker)
 
 
 def _misfire(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:

@@ -9,7 +9,7 @@ import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End, Ended
-from expirebridge.listener.execution.exceptions import RemoteTraceback, TimedOut
+from expirebridge.listener.execution.exceptions import DecodingFailed, RemoteTraceback, TimedOut
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.lateness import Lateness
 from expirebridge.model.objective import Objective
@@ -187,6 +187,15 @@ class OutcomeBuilder:
         outcome = self.retry_or_fail(policy, shown_error(error))
         return outcome._replace(brief=type(error).__name__, error=error)
 
+    def not_decodable(self, policy: RetryPolicy, failed: DecodingFailed) -> AttemptOutcome:
+        """The codec raised an error, the cause of this one, or took too long."""
+        error = failed.__cause__
+        if error is None:
+            return self.retry_or_fail(policy, str(failed))
+        reason = f"{shown_error(error)}\n{failed}: {type(error).__name__}: {error}"
+        outcome = self.retry_or_fail(policy, reason)
+        return outcome._replace(brief=f"{failed}: {type(error).__name__}", error=error)
+
     def given_back(self, reason: str) -> AttemptOutcome:
         """The attempt is not counted; the task is due now, for any listener."""
         return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
@@ -202,6 +211,12 @@ class OutcomeBuilder:
     def misfit(self, reason: str) -> AttemptOutcome:
         """The arguments fit the listener's handler, but not that of its process."""
         return self._wait_for_another(f"its arguments do not fit: {reason}")
+
+    def not_decoded(self) -> AttemptOutcome:
+        """A codec made its arguments, and the listener has none; another listener may."""
+        return self._wait_for_another(
+            "its arguments are encoded, and its listener has no codec (EXPIREBRIDGE_CODEC)"
+        )
 
     def _wait_for_another(self, reason: str) -> AttemptOutcome:
         reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"

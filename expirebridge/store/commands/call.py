@@ -199,6 +199,34 @@ UNAVAILABLE: Command[frozenset[int]] = Command("", (), frozenset, is_script=Fals
 """The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outside(Generic[T]):
+    """A function that may wait for something else than the server, such as a store of the caller's.
+
+    `yield from Outside(function)` gives its result, or raises its error. For an asyncio program, it
+    is called in a thread.
+    """
+
+    function: Callable[[], T]
+    route: None = None
+
+    def call(self) -> tuple[T | None, Exception | None]:
+        """Call the function. Its error is no fault of the server, and so it is not raised here."""
+        try:
+            return self.function(), None
+        except Exception as error:
+            return None, error
+
+    def __iter__(self) -> "Steps[T]":
+        """Have the function called."""
+        step: Any = self
+        answer, error = yield step
+        if error is not None:
+            raise error
+        result: T = answer
+        return result
+
+
 class When(NamedTuple):
     """A due time: so many ms from now on the server's clock, or at that ms since 1970."""
 
