@@ -5,11 +5,14 @@ import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model.codec import Codec, check_codec
 from expirebridge.model.durations import LONGEST, seconds_of
+
+if TYPE_CHECKING:
+    from expirebridge.model.sealing import KeyRing
 
 DEFAULT_URL = "redis://localhost:6379/1"
 LEAST_KEPT = 15
@@ -32,6 +35,7 @@ _ENVIRONMENT = {
     "EXPIREBRIDGE_PROCESSES": "processes",
     "EXPIREBRIDGE_PROCESS_MEMORY": "process_memory",
     "EXPIREBRIDGE_CODEC": "codec",
+    "EXPIREBRIDGE_KEYS": "keys",
 }
 
 
@@ -73,6 +77,9 @@ class Settings:
     codec: Codec | str | None = None
     """What keeps arguments of more than 64 KiB elsewhere, or its place, `module:object`. None:
     producers refuse such arguments."""
+    keys: str | None = field(default=None, repr=False)
+    """Keys that seal arguments, results and errors: "name:base64 name2:base64". The first one
+    seals, all open. None: they are stored as they are."""
 
     concurrency: int = 100
     """How many handlers one listener runs at once."""
@@ -115,11 +122,24 @@ class Settings:
         if not isinstance(self.ledger_name, str) or not _LEDGER_NAME.fullmatch(self.ledger_name):
             advice = "1 to 64 characters from A-Z a-z 0-9 and _ . : @ -"
             raise _invalid("ledger_name", self.ledger_name, advice)
+        if self.keys is not None:
+            from expirebridge.model.sealing import parse_keys  # noqa: PLC0415 - only with keys
+
+            parse_keys(self.keys)
         if fault := check_codec(self.codec):
             raise _invalid("codec", self.codec, fault)
         if self.doorbell not in list(Doorbells):
             raise _invalid("doorbell", self.doorbell, f"one of {', '.join(Doorbells)}")
         object.__setattr__(self, "doorbell", Doorbells(self.doorbell))
+
+    @property
+    def key_ring(self) -> "KeyRing | None":
+        """The keys. Raises InvalidSetting if `cryptography` is not installed."""
+        if self.keys is None:
+            return None
+        from expirebridge.model.sealing import key_ring  # noqa: PLC0415 - only with keys
+
+        return key_ring(self.keys)
 
     def _check_number(self, name: str, *, at_least: float, whole: bool = False) -> None:
         value: object = getattr(self, name)
@@ -141,9 +161,10 @@ class Settings:
         The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_PREFIX, EXPIREBRIDGE_LEDGER,
         EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_LEDGER_KEEP, EXPIREBRIDGE_TASKS,
         EXPIREBRIDGE_APP_DIR, EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS,
-        EXPIREBRIDGE_PROCESSES, EXPIREBRIDGE_PROCESS_MEMORY and EXPIREBRIDGE_CODEC. `functions` may
-        be text with commas, or several such texts; `ledger_keep`, `lease`, `grace`, `processes` and
-        `process_memory` may be text, such as "30d", "10s", "4" and "512m".
+        EXPIREBRIDGE_PROCESSES, EXPIREBRIDGE_PROCESS_MEMORY, EXPIREBRIDGE_CODEC and
+        EXPIREBRIDGE_KEYS. `functions` may be text with commas, or several such texts;
+        `ledger_keep`, `lease`, `grace`, `processes` and `process_memory` may be text, such as
+        "30d", "10s", "4" and "512m".
 
         Raises InvalidSetting for a value that cannot be, by the name of the variable if that holds
         it, and for a name that is not a setting: then it suggests the nearest one.
@@ -167,6 +188,8 @@ class Settings:
             return cls(**{name: _read(name, value) for name, value in said.items()})
         except InvalidSetting as error:
             name, fault = error.setting, error.fault
+            if not name:  # of the keys, which must not be shown
+                raise
             if name in variables:
                 raise InvalidSetting(f"{variables[name]}={said[name]}: {fault}") from None
             raise _invalid(name, said[name], fault) from None

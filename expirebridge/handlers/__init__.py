@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers.aliases import inner_name
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
-    from expirebridge.handlers.definition import Handler, Kind, handler, typed_arguments
+    from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
     from expirebridge.handlers.loading import HandlersFolder
     from expirebridge.handlers.periodic import every
     from expirebridge.handlers.registry import Registry, name_of
@@ -27,6 +27,7 @@ __all__ = [
     "every",
     "handler",
     "inner_name",
+    "is_private",
     "name_of",
     "plain_arguments",
     "typed_arguments",
@@ -42,6 +43,7 @@ _MODULES = {
     "every": "periodic",
     "handler": "definition",
     "inner_name": "aliases",
+    "is_private": "definition",
     "name_of": "registry",
     "plain_arguments": "arguments",
     "typed_arguments": "definition",

@@ -41,6 +41,7 @@ class _Marks:
     aliases: tuple[str, ...] = ()
     typed: bool = False
     process: bool = False
+    private: bool = False
     limits: tuple[Limit | Rate, ...] = ()
 
 
@@ -178,6 +179,7 @@ def handler(
     aliases: Sequence[str] = (),
     typed: bool = False,
     process: bool = False,
+    private: bool = False,
     limit: Limit | Sequence[Limit] | None = None,
     rate: Rate | None = None,
 ) -> Callable[[F], F]: ...
@@ -193,6 +195,7 @@ def handler(
     aliases: Sequence[str] = (),
     typed: bool = False,
     process: bool = False,
+    private: bool = False,
     limit: Limit | Sequence[Limit] | None = None,
     rate: Rate | None = None,
 ) -> F | Callable[[F], F]:
@@ -216,6 +219,9 @@ def handler(
     the timeout. A crash there fails that attempt alone. A new process imports the function by its
     name: it must be defined in its module itself, with `def`.
 
+    With `private`, the arguments of its tasks are never in the name of a key, if they are made with
+    the function itself; with its name, give `make_task(..., private=True)`.
+
     `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`, or two limits,
     one with `per` and one without; `rate` is how many start in a time, such as `Rate(100, "1m")`.
     Together they are at most two.
@@ -231,6 +237,7 @@ def handler(
         aliases=_check_aliases(aliases),
         typed=_check_flag("typed", typed),
         process=_check_flag("process", process),
+        private=_check_flag("private", private),
         limits=limits_of(limit, rate),
     )
 
@@ -274,6 +281,12 @@ def _fault_in_process(function: Function) -> str:
             "name: define it in the module itself (in a decorator, use functools.wraps)"
         )
     return ""
+
+
+def is_private(function: Function) -> bool:
+    """True if the arguments of its tasks must not be in the name of a key."""
+    marks: _Marks | None = getattr(function, _MARKS, None)
+    return marks is not None and marks.private
 
 
 def is_marked(thing: object) -> bool:

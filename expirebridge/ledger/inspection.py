@@ -136,6 +136,7 @@ class LedgerInspector:
         self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
         self._tables = own_tables()
         self._name = settings.ledger_name
+        self._key_ring = settings.key_ring
         self._ours = self._tables.task.c.ledger == settings.ledger_name
 
     def figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
@@ -153,7 +154,9 @@ class LedgerInspector:
         row = self._tables.task.c
         query = select(self._tables.task).where(self._ours, row.ext_string == ext)
         latest = query.order_by(row.created.desc()).limit(limit)
-        return with_timeout(lambda: [ledger_task(each) for each in self._rows(latest)])
+        return with_timeout(
+            lambda: [ledger_task(each, self._key_ring) for each in self._rows(latest)]
+        )
 
     def identity(self) -> str:
         """Return what identifies this database. Waits 5 s."""

@@ -32,16 +32,17 @@ from expirebridge.model import keys
 from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.schedule import Missed, Overlap, check_series_id
+from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import Change, Outcome, State, Task, from_ms
 from expirebridge.model.transactions import Transaction
-from expirebridge.producer.argument_writer import PLAIN
+from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of
 from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import split_call
+from expirebridge.store.task_records import args_of, split_call
 
 # Emits the events of tasks that a ledger makes, as a Bridge does of its own.
 
@@ -107,7 +108,8 @@ class Ledger:
 
     `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
     If there is one, `notify` wakes them after a commit. `hooks` receive events, as those of a
-    Bridge do; the event that a task was made comes before your commit.
+    Bridge do; the event that a task was made comes before your commit. `keys` seal the arguments in
+    the rows, as `Settings.keys` and EXPIREBRIDGE_KEYS do; what others INSERT stays as it is.
 
     Safe to share between threads. Raises InvalidSetting for a URL or a name that cannot be used.
     """
@@ -121,13 +123,16 @@ class Ledger:
         tasks: str | None = None,
         redis: str | None = None,
         hooks: Sequence[Hook] = (),
+        keys: str | None = None,
     ) -> None:
-        settings = Settings.read(ledger=_written(url), ledger_name=name, tasks=tasks)
+        settings = Settings.read(ledger=_written(url), ledger_name=name, tasks=tasks, keys=keys)
         self.name = settings.ledger_name
         """The name of the ledger in each row."""
         self.tables = own_tables() if tables is None else tables
         """The tables that it uses."""
         self._folder = settings.tasks
+        self._key_ring = settings.key_ring
+        self._writer = ArgumentWriter(key_ring=settings.key_ring)
         self._hooks = Hooks(hooks)
         own = None if settings.ledger is None else read_url(settings.ledger)
         self._url = own
@@ -303,7 +308,7 @@ class Ledger:
         adapter = self._adapter(session)
         values = {"b_ledger": self.name, "b_id": keys.check_id(id)}
         rows = adapter.rows(self._statements(adapter).get, values)
-        return ledger_task(rows[0]) if rows else None
+        return ledger_task(rows[0], self._key_ring) if rows else None
 
     def find(self, session: Transaction, *, ext: str, limit: int = 100) -> list[LedgerTask]:
         """Return the tasks of this `ext`, the oldest first, at most `limit`.
@@ -312,7 +317,8 @@ class Ledger:
         """
         adapter = self._adapter(session)
         values = {"b_ledger": self.name, "b_ext": check_ext(ext), "b_limit": limit}
-        return [ledger_task(row) for row in adapter.rows(self._statements(adapter).find, values)]
+        rows = adapter.rows(self._statements(adapter).find, values)
+        return [ledger_task(row, self._key_ring) for row in rows]
 
     def schedule(
         self,
@@ -349,10 +355,15 @@ class Ledger:
         `make_task`.
         """
         check_transaction(session)
+        if self._writer.seals:
+            raise InvalidTask(
+                "a ledger does not seal the arguments of series: use Bridge.schedule, or a Ledger "
+                "without keys"
+            )
         spec = spec_from(
-            self._folder, id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz,
-            jitter=jitter, start=start, until=until, missed=missed, overlap=overlap, tags=tags,
-            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+            self._folder, self._writer, id, func, args, cron=cron, every=every, kwargs=kwargs,
+            tz=tz, jitter=jitter, start=start, until=until, missed=missed, overlap=overlap,
+            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
         outcome = self._scheduler(session).put(spec)
         series = self.get_series(session, id)
@@ -422,7 +433,16 @@ class Ledger:
     def _new_task(self, **given: Any) -> NewTask:
         if given.get("if_exists", "reject") not in {"reject", "replace"}:
             raise InvalidTask(f"if_exists={given['if_exists']!r}: in a ledger, reject or replace")
-        return new_task(self._folder, PLAIN, **given)
+        new = new_task(self._folder, self._writer, **given)
+        args = new.fields.get("args")
+        if isinstance(args, bytes):
+            if len(args) <= keys.MAX_ARGS_IN_KEY and not self._writer.seals:
+                raise InvalidTask(
+                    "private: a row does not keep arguments out of a key's name unless they are "
+                    "sealed: give the ledger keys"
+                )
+            new.fields["args"] = self._writer.sealed(args, new.id)
+        return new
 
     def _checked(
         self, tasks: Iterable[Mapping[str, Any]]
@@ -471,7 +491,7 @@ class Ledger:
         return adapter.execute(ours.take, values) > 0
 
     def _made(self, new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
-        made = _made(new, values, outcome)
+        made = _made(new, values, outcome, self._key_ring)
         emit_made(self._hooks, new, made)
         return made
 
@@ -531,8 +551,10 @@ def _exists(id: str) -> TaskExists:
     return error
 
 
-def _made(new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
-    args, kwargs = keys.decode_args(values["b_params"].encode())
+def _made(
+    new: NewTask, values: Mapping[str, Any], outcome: Outcome, key_ring: KeyRing | None
+) -> LedgerTask:
+    args, kwargs = args_of(values["b_params"].encode(), new.id, key_ring)
     return LedgerTask(
         id=new.id,
         func=values["b_func"],

@@ -22,12 +22,13 @@ from expirebridge.model.row_state import (
     Status,
     SyncState,
 )
+from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import Outcome, from_ms
 from expirebridge.producer.record_fields import record_fields
 from expirebridge.store.commands.call import Argument, When
 from expirebridge.store.commands.ledger import RelayedRow
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import EXPORTED, split_call
+from expirebridge.store.task_records import EXPORTED, args_of, error_of, split_call, text
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _LAST_MS: Final = 2**53 - 1
@@ -124,12 +125,17 @@ def options_of(fields: Mapping[str, Any]) -> str | None:
     return orjson.dumps(options).decode()
 
 
-def ledger_task(row: Row) -> LedgerTask:
-    """Return a row as a task; values that cannot be read are left out."""
+def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
+    """Return a row as a task; values that cannot be read are left out, or noted if sealed."""
+    params, message = str(row["params"]).encode(), row["message"]
     try:
-        args, kwargs = keys.decode_args(str(row["params"]).encode())
+        is_sealed = keys.is_hidden(params)
+        read = args_of(params, row["id"], key_ring) if is_sealed else keys.decode_args(params)
     except ValueError:
-        args, kwargs = [], {}
+        read = [], {}
+    args, kwargs = read
+    if message is not None:
+        message = text(error_of(message.encode(), row["id"], key_ring))
     return LedgerTask(
         id=row["id"],
         func=row["func"],
@@ -140,7 +146,7 @@ def ledger_task(row: Row) -> LedgerTask:
         wanted=DesiredState(row["wanted"]),
         due=None if row["due"] is None else from_ms(row["due"]),
         retry_times=row["retry_times"],
-        message=row["message"],
+        message=message,
         generation=row["generation"],
         revision=row["revision"],
         created=from_ms(row["created"]),
@@ -156,10 +162,12 @@ def new_task_of(row: Row, now: int) -> NewTask:
     InvalidTask, which says what is wrong and never quotes arguments.
     """
     func, params = keys.check_func(_text(row, "func")), _text(row, "params").encode()
-    keys.check_args(params)
+    is_sealed = keys.is_hidden(params)
+    if not is_sealed:
+        keys.check_args(params)
     _check_numbers(row)
     fields = _fields(row)
-    if len(params) > keys.MAX_ARGS_IN_KEY:
+    if is_sealed or len(params) > keys.MAX_ARGS_IN_KEY:
         fields["args"], params = params, keys.IN_RECORD
     return NewTask(
         id=keys.check_id(row["id"]),

@@ -37,7 +37,9 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
 _SLOT = re.compile(rb"\{[^{}]*\}")
-_HIDDEN = re.compile(rb"codec:[A-Za-z0-9+/]*={0,2}")
+_HIDDEN = re.compile(
+    rb"(?:codec|sealed:[A-Za-z0-9_-]{1,32}):[A-Za-z0-9+/]*={0,2}(?: \{.*\})?", re.S
+)
 _POSITIONAL = "*"
 _MAX_DEPTH = 250
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -246,7 +248,10 @@ def check_args(encoded: bytes) -> None:
 
 
 def is_hidden(stored: bytes) -> bool:
-    """True for arguments that a codec encoded: such are in records only, never in a key's name."""
+    """True for arguments that are sealed, or that a codec encoded: they are in records only.
+
+    Behind a space, they may have an object with the values that choose the lanes of limits.
+    """
     return _HIDDEN.fullmatch(stored) is not None
 
 

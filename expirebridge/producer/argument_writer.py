@@ -1,28 +1,38 @@
-"""Writes the arguments of new tasks as their records hold them: as JSON, or encoded by a codec."""
+"""Writes the arguments of new tasks as their records hold them: as JSON, encoded, or sealed."""
 
 import functools
+from typing import TYPE_CHECKING
 
 from expirebridge.model import keys
 from expirebridge.model.codec import Codec, encode_large, load_codec
 from expirebridge.store.commands.call import Outside, Steps
 from expirebridge.store.commands.producing import NewTask
 
+if TYPE_CHECKING:
+    from expirebridge.model.sealing import KeyRing
+
 
 class ArgumentWriter:
     """Writes arguments for the tasks of one bridge, once the id of each is final."""
 
-    def __init__(self, codec: Codec | str | None = None) -> None:
+    def __init__(self, codec: Codec | str | None = None, key_ring: "KeyRing | None" = None) -> None:
         self._codec = codec
+        self._key_ring = key_ring
 
     @property
     def is_plain(self) -> bool:
         """True if all arguments stay as they are."""
-        return self._codec is None
+        return self._codec is None and self._key_ring is None
 
     @property
     def takes_large(self) -> bool:
         """True if arguments may have more than 64 KiB."""
         return self._codec is not None
+
+    @property
+    def seals(self) -> bool:
+        """True if arguments are sealed, and so are never in a key's name."""
+        return self._key_ring is not None
 
     def write(self, new: NewTask) -> Steps[NewTask]:
         """Return the task with its arguments as the record holds them.
@@ -30,11 +40,20 @@ class ArgumentWriter:
         Raises InvalidTask or InvalidSetting if the codec cannot be used, and what it raises itself.
         """
         args = new.fields.get("args")
-        if self._codec is None or not isinstance(args, bytes) or len(args) <= keys.MAX_ARGS:
+        if self.is_plain or not isinstance(args, bytes):
             return new
-        codec = load_codec(self._codec)
-        encoded = yield from Outside(functools.partial(encode_large, codec, args, new.id))
-        return new._replace(fields=new.fields | {"args": encoded})
+        if self._codec is not None and len(args) > keys.MAX_ARGS:
+            codec = load_codec(self._codec)
+            args = yield from Outside(functools.partial(encode_large, codec, args, new.id))
+        return new._replace(fields=new.fields | {"args": self.sealed(args, new.id)})
+
+    def sealed(self, args: bytes, id: str) -> bytes:
+        """Return arguments sealed for a task or a series, if there is a key."""
+        if self._key_ring is None:
+            return args
+        from expirebridge.model.sealing import Content  # noqa: PLC0415 - only with keys
+
+        return self._key_ring.seal(args, id, Content.ARGUMENTS)
 
 
 PLAIN = ArgumentWriter()

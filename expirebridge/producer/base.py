@@ -11,7 +11,7 @@ from expirebridge.model.keys import TriggerKey, slot_of
 from expirebridge.model.partitions import MAX_PARTITIONS, PartitionLayout, is_count
 from expirebridge.model.task import Counts, State
 from expirebridge.producer.argument_writer import ArgumentWriter
-from expirebridge.producer.new_task import Func, call_of
+from expirebridge.producer.new_task import Func, call_of, is_private
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store.commands import pages, partitions, producing
@@ -27,7 +27,7 @@ class OperationGroup:
         self._settings = settings
         self._hooks = hooks
         self._unknown = UnknownFunctions(unknown, settings)
-        self._writer = ArgumentWriter(settings.codec)
+        self._writer = ArgumentWriter(settings.codec, settings.key_ring)
 
 
 def refuse_left_out(done: Any) -> Steps[None]:
@@ -119,6 +119,8 @@ class PartitionOperations(OperationGroup):
         fit into the name. Raises InvalidTask for what cannot be.
         """
         name, encoded = call_of(self._settings.tasks, func, args, kwargs)
+        if self._writer.seals or is_private(func):
+            raise InvalidTask(f"{name}: private arguments are never in the name of a key")
         if len(encoded) > keys.MAX_ARGS_IN_KEY:
             raise InvalidTask(
                 f"args: {len(encoded):,} bytes; at most {keys.MAX_ARGS_IN_KEY} in the name of a key"

@@ -116,7 +116,8 @@ class Bridge:
     when its first task has been made. A task is refused only if at least one listener is live, and
     each live one reports its functions.
     `codec` keeps arguments of more than 64 KiB elsewhere: a `Codec`, or its place as text,
-    `module:object`; without it, EXPIREBRIDGE_CODEC names one.
+    `module:object`; without it, EXPIREBRIDGE_CODEC names one. `keys` seal arguments, results and
+    errors, as `Settings.keys` and EXPIREBRIDGE_KEYS do.
 
     A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
     that it cannot use, and for another value of `unknown`.
@@ -132,8 +133,9 @@ class Bridge:
         hooks: Sequence[Hook] = (),
         unknown: UnknownFunction = "warn",
         codec: Codec | str | None = None,
+        keys: str | None = None,
     ) -> None:
-        settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec)
+        settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec, keys=keys)
         self._owns_client = client is None
         if client is None:
             client = clients.producer_client(settings.url, settings.prefix)
@@ -230,8 +232,9 @@ class AsyncBridge:
         hooks: Sequence[Hook] = (),
         unknown: UnknownFunction = "warn",
         codec: Codec | str | None = None,
+        keys: str | None = None,
     ) -> None:
-        settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec)
+        settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec, keys=keys)
         self._owns_client = client is None
         if client is not None:
             clients.check_client(client, redis.asyncio.Redis)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer
+from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import LeftOut, Listing, State, Task, to_ms
 from expirebridge.store.commands import producing
 from expirebridge.store.commands.call import BATCH, LEFT_OUT, PARTITIONS, Steps, at_if_available
@@ -216,6 +217,8 @@ class TaskFilter:
     tag: str | None
     matches: Callable[[Task], bool]
     limit: int
+    key_ring: KeyRing | None = None
+    """Opens what it can of those that it finds."""
 
 
 def find(sources: Sequence[Source], place: ListingPosition, wanted: TaskFilter) -> Steps[Listing]:
@@ -262,8 +265,9 @@ def _read(
     source: Source, wanted: TaskFilter, number: int, count: int, cursor: str
 ) -> Steps[PageChunk[Task] | None]:
     call = producing.list_page(
-        state=source, func=wanted.func, tag=wanted.tag, cursor=cursor, count=rows_of_each(count)
-    )
+        state=source, func=wanted.func, tag=wanted.tag, cursor=cursor,
+        count=rows_of_each(count), key_ring=wanted.key_ring,
+    )  # fmt: skip
     page = yield from at_if_available(call, number, fail_fast=True)
     if page is None:
         return None

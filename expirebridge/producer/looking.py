@@ -25,7 +25,7 @@ class LookingOperations(OperationGroup):
 
         Finished tasks are forgotten after a while: see `docs/reference/states.md`.
         """
-        return producing.get(keys.check_id(id))
+        return producing.get(keys.check_id(id), self._settings.key_ring)
 
     def why(self, id: str) -> Steps[Reason | None]:
         """Return why the task of this id has not run, or what became of it; None if there is none.
@@ -35,7 +35,7 @@ class LookingOperations(OperationGroup):
         """
         from expirebridge.producer.reasons import find_situation  # noqa: PLC0415 - not for making tasks
 
-        found = yield from find_situation(keys.check_id(id), self._settings.lease)
+        found = yield from find_situation(keys.check_id(id), self._settings)
         return found.reason() if found is not None else None
 
     def list(
@@ -88,7 +88,10 @@ class LookingOperations(OperationGroup):
         place = (
             ListingPosition(sources[0]) if cursor is None else ListingPosition.read(cursor, sources)
         )
-        return find(sources, place, TaskFilter(func=func, tag=tag, matches=matches, limit=limit))
+        wanted_tasks = TaskFilter(
+            func=func, tag=tag, matches=matches, limit=limit, key_ring=self._settings.key_ring
+        )
+        return find(sources, place, wanted_tasks)
 
     def count(self) -> Steps[Counts]:
         """Return how many tasks are in each state, and how many listeners are live.

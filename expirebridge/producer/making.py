@@ -56,6 +56,7 @@ class MakingOperations(OperationGroup):
         timeout: Duration | None = None,
         late_after: Duration | None = None,
         misfire: MisfireSpec | None = None,
+        private: bool = False,
     ) -> Steps[Task]:
         """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
 
@@ -88,6 +89,9 @@ class MakingOperations(OperationGroup):
         later than `late_after` its due time: `"skip"` (it is failed, with that reason) or
         `Spread(over="10m")` (it runs at some time in the next ten minutes). `"run"` is the default.
 
+        `private` keeps the arguments out of the key's name, in the task's record. That is so anyway
+        if the bridge has keys, or if `func` is a handler with `private=True`, given itself.
+
         Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
         `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
         by the server, and will be started at least once.
@@ -100,7 +104,7 @@ class MakingOperations(OperationGroup):
         new = new_task(
             self._settings.tasks, self._writer, func=func, args=args, delay=delay, kwargs=kwargs,
             at=at, id=id, if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
-            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire, private=private,
         )  # fmt: skip
         return self._make(new)
 
@@ -167,6 +171,7 @@ class MakingOperations(OperationGroup):
         tags: Sequence[str] = (),
         retry: RetrySpec | None = None,
         timeout: Duration | None = None,
+        private: bool = False,
     ) -> Steps[Task]:
         """Watch something: `func` runs if no beat comes for `ttl`.
 
@@ -184,6 +189,7 @@ class MakingOperations(OperationGroup):
         new = new_task(
             self._settings.tasks, self._writer, func=func, args=args, delay=seconds, kwargs=kwargs,
             id=keys.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
+            private=private,
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
         return self._make(new)
@@ -305,7 +311,7 @@ class MakingOperations(OperationGroup):
             self._hooks.emit(hooks.NotMade(id=task.id, error=error))
 
     def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
-        args, kwargs = args_of(made.args)
+        args, kwargs = args_of(made.args, new.id, self._settings.key_ring)
         created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
             id=new.id,

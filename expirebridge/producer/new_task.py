@@ -56,6 +56,7 @@ def new_task(
     timeout: Duration | None = None,
     late_after: Duration | None = None,
     misfire: MisfireSpec | None = None,
+    private: bool = False,
 ) -> producing.NewTask:
     """Check the arguments of `make_task`; `folder` is that of the handlers.
 
@@ -65,7 +66,7 @@ def new_task(
         raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
     name, encoded = call_of(folder, func, args, kwargs, limited=not writer.takes_large)
     fields: dict[str, Argument] = {}
-    if len(encoded) > keys.MAX_ARGS_IN_KEY:
+    if len(encoded) > keys.MAX_ARGS_IN_KEY or writer.seals or is_private(func, private):
         fields["args"] = encoded
         encoded = keys.IN_RECORD
     if max_wait is not None:
@@ -83,6 +84,14 @@ def new_task(
         when=when_of(delay, at),
         fields=fields,
     )
+
+
+def is_private(func: Func, private: object = False) -> bool:
+    """True if the arguments must not be in a key's name, by the call or by the handler's mark."""
+    if not isinstance(private, bool):
+        raise InvalidTask(f"private={private!r}: True or False")
+    given = func.function if isinstance(func, Call) else func
+    return private or (not isinstance(given, str) and handlers.is_private(given))
 
 
 def random_id() -> str:

@@ -10,6 +10,7 @@ from expirebridge.model.durations import human
 from expirebridge.model.lanes import HOLD, DeclaredLimit, QueuePlace
 from expirebridge.model.reason import Reason
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms, to_ms
+from expirebridge.settings import Settings
 from expirebridge.store.commands import fleet, producing
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.circumstances import (
@@ -62,9 +63,10 @@ class Situation:
         return _OF_STATE[found.task.state](found)
 
 
-def find_situation(id: str, lease: float) -> Steps[Situation | None]:
+def find_situation(id: str, settings: Settings) -> Steps[Situation | None]:
     """Read all about the reason for a task's state; None if there is no such task."""
-    found = yield from read_circumstances(id)
+    lease = settings.lease
+    found = yield from read_circumstances(id, settings.key_ring)
     if found is None:
         return None
     if not _needs_listener(found):

@@ -149,4 +149,4 @@ class SchedulingOperations(OperationGroup):
     def _series(self) -> "SeriesWork":
         from expirebridge.producer.series_work import SeriesWork  # noqa: PLC0415 - see above
 
-        return SeriesWork(self._settings, self._unknown)
+        return SeriesWork(self._settings, self._unknown, self._writer)

@@ -11,6 +11,7 @@ from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_of
 from expirebridge.model.task import Change, Task, to_ms
+from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.producer.listing import (
     PageChunk,
     PageCursor,
@@ -54,6 +55,8 @@ _REMOVALS = {
 
 def spec_from(
     folder: Path,
+    writer: ArgumentWriter,
+    /,
     id: str,
     func: Func,
     args: Sequence[Any] = (),
@@ -71,7 +74,7 @@ def spec_from(
     return SeriesSpec(
         id=check_series_id(id),
         func=name,
-        args=encoded,
+        args=writer.sealed(encoded, id),
         schedule=schedule_of(**when),
         fields=policy_fields(
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
@@ -79,12 +82,14 @@ def spec_from(
     )
 
 
-def _checked(folder: Path, position: int, item: Mapping[str, Any]) -> SeriesSpec:
+def _checked(
+    folder: Path, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
+) -> SeriesSpec:
     """Check one of many series. An error names its position."""
     if not isinstance(item, Mapping):
         raise InvalidTask(f"series {position}: give a mapping of schedule's arguments")
     try:
-        return spec_from(folder, **item)
+        return spec_from(folder, writer, **item)
     except (InvalidTask, TypeError) as error:
         reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
         raise InvalidTask(f"series {position}: {reason}") from error
@@ -93,18 +98,25 @@ def _checked(folder: Path, position: int, item: Mapping[str, Any]) -> SeriesSpec
 class SeriesWork:
     """The implementation of `SchedulingOperations`, method by method."""
 
-    def __init__(self, settings: Settings, unknown: UnknownFunctions) -> None:
+    def __init__(
+        self, settings: Settings, unknown: UnknownFunctions, writer: ArgumentWriter
+    ) -> None:
         self._folder = settings.tasks
+        self._writer = writer
+        self._key_ring = settings.key_ring
         self._lease = settings.lease
         self._unknown = unknown
 
     def schedule(self, id: str, func: Func, args: Sequence[Any], **options: Any) -> Steps[Series]:
         """Check the series at once, and put it. `options` are those of `spec_from`."""
-        return self._schedule(spec_from(self._folder, id, func, args, **options))
+        return self._schedule(spec_from(self._folder, self._writer, id, func, args, **options))
 
     def schedule_many(self, series: Iterable[Mapping[str, Any]]) -> Steps[list[SeriesOutcome]]:
         """Check all, and put those that are new in chunks, the others one by one."""
-        specs = [_checked(self._folder, position, one) for position, one in enumerate(series)]
+        specs = [
+            _checked(self._folder, self._writer, position, one)
+            for position, one in enumerate(series)
+        ]
         if self._unknown.refuses:
             yield from self._unknown.check([spec.func for spec in specs])
         outcomes: list[SeriesOutcome] = []
@@ -128,7 +140,11 @@ class SeriesWork:
     def get(self, id: str) -> Steps[Series | None]:
         """Read a series."""
         read = yield from series_commands.get_series(check_series_id(id), self._lease)
-        return None if read.series is None else Series.of(read.series, read.now)
+        return (
+            None
+            if read.series is None
+            else Series.of(read.series, read.now, key_ring=self._key_ring)
+        )
 
     def list(self, limit: int, cursor: str | None) -> Steps[SeriesListing]:
         """Read a page of series."""
@@ -161,7 +177,7 @@ class SeriesWork:
     def run(self, id: str) -> Steps[Task | None]:
         """Make a tick that is due now, and read it."""
         tick = yield from series_commands.run_series(check_series_id(id))
-        return None if tick is None else (yield from producing.get(tick))
+        return None if tick is None else (yield from producing.get(tick, self._key_ring))
 
     def prune(self) -> Steps[Sequence[str]]:
         """Find all series that no listener declares any more, then remove them."""
@@ -199,7 +215,7 @@ class SeriesWork:
                 continue
             after = yield from series_commands.get_series(spec.id, self._lease)
             if after.series is not None:
-                return Series.of(after.series, after.now, outcome=outcome)
+                return Series.of(after.series, after.now, outcome=outcome, key_ring=self._key_ring)
 
     def _list(self, limit: int, cursor: str) -> Steps[SeriesListing]:
         while True:
@@ -232,7 +248,7 @@ class SeriesWork:
         page = yield from at_if_available(call, number, fail_fast=True)
         if page is None:
             return None
-        series = [Series.of(one, page.now) for one in page.series]
+        series = [Series.of(one, page.now, key_ring=self._key_ring) for one in page.series]
         return PageChunk(series, page.cursor, len(series))
 
     def _list_one(self, limit: int, cursor: str) -> Steps[SeriesListing]:
@@ -242,7 +258,7 @@ class SeriesWork:
         while len(found) < limit:
             count = min(limit - len(found), BATCH)
             page = yield from series_commands.series_page(cursor, self._lease, count)
-            found += [Series.of(one, page.now) for one in page.series]
+            found += [Series.of(one, page.now, key_ring=self._key_ring) for one in page.series]
             cursor = page.cursor
             if cursor == "0":
                 return SeriesListing(series=found)

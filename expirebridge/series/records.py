@@ -19,7 +19,7 @@ def new_series(spec: SeriesSpec, *, declared: bool) -> NewSeries:
     schedule = spec.schedule
     fields: dict[str, Argument] = dict(spec.fields)
     args = spec.args
-    if len(args) > keys.MAX_ARGS_IN_KEY:
+    if keys.is_hidden(args) or len(args) > keys.MAX_ARGS_IN_KEY:
         fields["args"], args = args, keys.IN_RECORD
     fields |= {
         "call": spec.func.encode() + b"?" + args,

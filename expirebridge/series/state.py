@@ -10,6 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import human
 from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.schedule import Schedule
+from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import UNCLAIMED, LeftOut, State, from_ms, to_ms
 from expirebridge.series.records import read_schedule
 from expirebridge.store import task_records
@@ -77,14 +78,21 @@ class Series:
     """How many did not run because another one still ran."""
 
     @classmethod
-    def of(cls, stored: StoredSeries, now: int, *, outcome: SeriesOutcome | None = None) -> Self:
+    def of(
+        cls,
+        stored: StoredSeries,
+        now: int,
+        *,
+        outcome: SeriesOutcome | None = None,
+        key_ring: KeyRing | None = None,
+    ) -> Self:
         """Show a series as it is stored; `now` is the server's time, in ms.
 
         What cannot be read is left out: looking must work above all for bad data.
         """
         func, inline = split_call(stored.record.get("call", b""))
         encoded = stored.record.get("args", b"") if inline == IN_RECORD else inline
-        args, kwargs = args_of(encoded)
+        args, kwargs = args_of(encoded, stored.id, key_ring)
         tick, last_id = stored.whole("tick"), stored.text("last") or None
         late = stored.whole("late")
         waits = stored.waiting in UNCLAIMED

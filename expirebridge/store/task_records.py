@@ -10,6 +10,7 @@ import orjson
 from expirebridge.model.codec import encoded_in
 from expirebridge.model.keys import IN_RECORD, decode_args
 from expirebridge.model.lateness import LateCause, Lateness
+from expirebridge.model.sealing import MARK, SEALED, Content, KeyRing, NotOpened, key_of, note_of
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms
 from expirebridge.store.lane_records import place_from
 
@@ -317,19 +318,28 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     )
 
 
-def args_of(stored: bytes) -> tuple[list[Any], dict[str, Any]]:
+def args_of(
+    stored: bytes, id: str = "", key_ring: KeyRing | None = None
+) -> tuple[list[Any], dict[str, Any]]:
     """Read arguments to be looked at; what cannot be read is shown as it is.
 
-    What a codec made is not decoded: one argument says how large it is.
+    What a codec made is not decoded, and what is sealed is opened only with its key: one argument
+    says so instead.
     """
+    if stored.startswith(MARK):
+        body = stored.partition(b" ")[0]
+        try:
+            stored = opened(body, id, Content.ARGUMENTS, key_ring)
+        except NotOpened:
+            return [note_of(body)], {}
     try:
         return decode_args(stored)
     except ValueError:
-        return [_hidden(stored) or text(stored)], {}
+        return [_encoded(stored) or text(stored)], {}
 
 
-def _hidden(stored: bytes) -> str:
-    """What is shown in place of arguments that are not read here."""
+def _encoded(stored: bytes) -> str:
+    """What is shown in place of what a codec made."""
     try:
         encoded = encoded_in(stored)
     except ValueError:
@@ -337,15 +347,49 @@ def _hidden(stored: bytes) -> str:
     return "" if encoded is None else f"(encoded, {len(encoded):,} bytes)"
 
 
-def task_from(row: Sequence[Any]) -> Task:
-    """Read one task from the reply of `get` or `list`.
+def opened(stored: bytes, id: str, content: Content, key_ring: KeyRing | None) -> bytes:
+    """Open what was sealed. Raises NotOpened, also without keys."""
+    if key_ring is None:
+        raise NotOpened(f"it is sealed with key {key_of(stored)}, and there are no keys here")
+    return key_ring.open(stored, id, content)
+
+
+def error_of(stored: bytes, id: str, key_ring: KeyRing | None) -> bytes:
+    """An error, opened if it is sealed and there is its key; else a note in its place."""
+    if not stored.startswith(MARK):
+        return stored
+    sealed = stored.partition(b"\n")[0]  # a line for the history comes behind it
+    try:
+        return opened(sealed, id, Content.ERROR, key_ring)
+    except NotOpened:
+        return note_of(sealed).encode()
+
+
+def _open_texts(record: dict[str, bytes], id: str, key_ring: KeyRing | None) -> None:
+    """Open the result and the errors of a record, or put notes in their places."""
+    if error := record.get("error"):
+        record["error"] = error_of(error, id, key_ring)
+    if MARK in (history := record.get("history", b"")):
+        record["history"] = SEALED.sub(
+            lambda line: error_of(line[0], id, key_ring).rpartition(b"\n")[2], history
+        )
+    if (result := record.get("result", b"")).startswith(MARK):
+        try:
+            record["result"] = opened(result, id, Content.RESULT, key_ring)
+        except NotOpened:
+            record["result"] = orjson.dumps(note_of(result))
+
+
+def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
+    """Read one task from the reply of `get` or `list`. What is sealed is opened with its key.
 
     What cannot be read is left out, or shown as it is: looking must work above all for bad tasks.
     """
     id, key, state, due, columns, *place = row
     record = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
+    _open_texts(record, text(id), key_ring)
     func, inline = split_call(record["call"])
-    args, kwargs = args_of(record.get("args", inline))
+    args, kwargs = args_of(record.get("args", inline), text(id), key_ring)
     made = whole(record.get("made", b""))
     standing = State(text(state)) if text(state) in set(State) else State.FAILED
     return Task(

@@ -10,6 +10,7 @@ from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.model.durations import human
+from expirebridge.model.sealing import Content
 from expirebridge.model.task import Task
 from expirebridge.testing.errors import TaskFailed
 
@@ -74,13 +75,19 @@ class Ran:
 def ran(attempt: Attempt, outcome: AttemptOutcome, at: datetime) -> Ran:
     """Describe an attempt that ended."""
     settlement = outcome.settlement
-    succeeded = outcome.end is End.SUCCEEDED
+    result: str | bytes = settlement.text if outcome.end is End.SUCCEEDED else b""
+    if attempt.outcomes.key_ring is not None and result:
+        result = attempt.outcomes.key_ring.open(
+            result if isinstance(result, bytes) else result.encode(),
+            attempt.task.id,
+            Content.RESULT,
+        )
     return Ran(
         task=attempt.task,
         at=at,
         end=outcome.end,
         delay=settlement.delay if outcome.end in WAITS else None,
-        result=orjson.loads(settlement.text) if succeeded and settlement.text else None,
+        result=orjson.loads(result) if result else None,
         reason=outcome.reason,
         error=outcome.error,
         took=attempt.took,

@@ -96,7 +96,10 @@ class Attempts:
         """
         handler = self._registry.find(claimed.func)
         hint = "" if handler else self._registry.suggest(claimed.func)
-        attempt = Attempt(claimed, handler, hint=hint, timeout=self._settings.timeout)
+        attempt = Attempt(
+            claimed, handler, hint=hint, timeout=self._settings.timeout,
+            key_ring=self._settings.key_ring,
+        )  # fmt: skip
         attempt.lateness = lateness
         if row is not None:
             outcome = await row.look_up(attempt)

@@ -48,7 +48,7 @@ class PageContext:
 
     async def find(self, id: str) -> Situation | None:
         """Read a task, and all about the reason for its state; None if there is no such task."""
-        return await self.store.run(find_situation(id, self.settings.lease))
+        return await self.store.run(find_situation(id, self.settings))
 
     async def now(self) -> datetime:
         """The server's time, the only clock that is used."""

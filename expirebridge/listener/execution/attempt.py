@@ -37,10 +37,11 @@ from expirebridge.model.policies import (
     decode_misfire,
     decode_policy,
 )
+from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.model.transactions import Transaction
 from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.task_records import ClaimedTask
+from expirebridge.store.task_records import ClaimedTask, opened
 
 logger = logging.getLogger("expirebridge")
 
@@ -117,7 +118,13 @@ class Attempt:
     Without a `handler` it ends at once; `hint` then suggests the name that may have been meant.
     `timeout`, in seconds, is the limit where neither the task nor the handler has one. The testing
     kit runs attempts without a listener: they have no `consumer`, no `gate` and no lease.
+    `key_ring` opens its arguments, and seals its outcome.
     """
+
+    encoded: bytes | None = None
+    """What a codec made of the arguments, until it has decoded them; None: they were read."""
+    _not_opened = ""
+    """Why its arguments, which are sealed, could not be opened; empty if they could."""
 
     def __init__(
         self,
@@ -128,18 +135,17 @@ class Attempt:
         timeout: float,
         consumer: Consumer | None = None,
         gate: StartGate | None = None,
+        key_ring: KeyRing | None = None,
     ) -> None:
         self._consumer = consumer
         self._gate = gate
         self.claimed = claimed
         self.handler = handler
-        self.outcomes = OutcomeBuilder(claimed)
+        self.outcomes = OutcomeBuilder(claimed, key_ring)
         self._hint = hint
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
         self._unreadable = claimed.unreadable
         """The unreadable part of the record, and why; empty if all could be read."""
-        self.encoded: bytes | None = None
-        """What a codec made of the arguments, until it has decoded them; None: they were read."""
         self.task = self._read()
         self.limit = claimed.timeout or (handler.timeout if handler else None) or timeout
         """Timeout of its handler, in seconds."""
@@ -248,7 +254,8 @@ class Attempt:
             try:
                 policy = decode_misfire(self.claimed.misfire)
             except ValueError as error:
-                return self.outcomes.failed(f"its misfire policy cannot be read: {error}")
+                reason = f"its misfire policy cannot be read: {error}"
+                return self.outcomes.failed(reason, open=True)
         whole = lateness + self.claimed.waited
         if policy is None or policy.late_after is None:
             if whole > LATE:
@@ -262,7 +269,7 @@ class Attempt:
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
         delay = policy.delay()
         if delay is None:
-            return self.outcomes.failed(f"skipped: {found}")
+            return self.outcomes.failed(f"skipped: {found}", open=True)
         return self.outcomes.spread(delay, f"spread: {found}")
 
     def _note_late(self, seconds: float) -> None:
@@ -286,19 +293,22 @@ class Attempt:
         """The outcome if there is no handler, or the record cannot be read."""
         if self.handler is None:
             return self.outcomes.unknown(f"in the listener that claimed it{self._hint}")
+        if self._not_opened:
+            return self.outcomes.not_opened(self._not_opened)
         if self._unreadable:
-            return self.outcomes.failed(f"{self._unreadable} cannot be read")
+            return self.outcomes.failed(f"{self._unreadable} cannot be read", open=True)
         try:
             self._retry_policy = self._read_retry_policy(self.handler)
         except ValueError as error:
-            return self.outcomes.failed(f"its retry policy cannot be read: {error}")
+            reason = f"its retry policy cannot be read: {error}"
+            return self.outcomes.failed(reason, open=True)
         return None
 
     def overrun(self) -> AttemptOutcome:
         """The outcome if its handler overran its timeout and still runs when its listener ends."""
         self.took = self.limit - self.left()
         reason = f"timed out after {self.limit:g} s and could not be stopped"
-        return self.outcomes.retry_or_fail(self._retry_policy, reason)
+        return self.outcomes.retry_or_fail(self._retry_policy, reason, open=True)
 
     def after(self, error: BaseException) -> AttemptOutcome:
         """The outcome of an error that the call raised. Raises nothing, whatever the error is."""
@@ -329,7 +339,8 @@ class Attempt:
             case asyncio.CancelledError() if self.stopped:
                 return outcomes.given_back(self.stopped)
             case asyncio.CancelledError():
-                return outcomes.retry_or_fail(policy, "the handler was cancelled from within")
+                reason = "the handler was cancelled from within"
+                return outcomes.retry_or_fail(policy, reason, open=True)
             case Retry():
                 return outcomes.obeys(error)
             case Snooze():
@@ -344,9 +355,10 @@ class Attempt:
             case HandlerDiffers():
                 return self._wrong_arguments() or outcomes.misfit(str(error))
             case ProcessFailure():
-                return outcomes.retry_or_fail(policy, str(error))
+                return outcomes.retry_or_fail(policy, str(error), open=True)
             case TimedOut():
-                return outcomes.retry_or_fail(policy, f"timed out after {self.limit:g} s")
+                reason = f"timed out after {self.limit:g} s"
+                return outcomes.retry_or_fail(policy, reason, open=True)
             case TypeError():
                 return self._wrong_arguments() or outcomes.raised(policy, error)
             case _:  # a handler's sys.exit() ends its task, not the listener
@@ -378,9 +390,12 @@ class Attempt:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         try:
-            self.encoded = encoded_in(claimed.args)
+            stored = self._opened(claimed.args)
+            self.encoded = encoded_in(stored)
             if self.encoded is None:
-                args, kwargs = decode_args(claimed.args)
+                args, kwargs = decode_args(stored)
+        except NotOpened as fault:
+            self._not_opened = f"its arguments: {fault}"
         except ValueError as error:
             self._unreadable = f"its arguments ({error})"
         return Task(
@@ -396,6 +411,13 @@ class Attempt:
             lapses=claimed.lapses,
             **claimed.shown,
         )
+
+    def _opened(self, stored: bytes) -> bytes:
+        """Its arguments, opened if they are sealed. Raises NotOpened."""
+        if not stored.startswith(MARK):
+            return stored
+        body = stored.partition(b" ")[0]
+        return opened(body, self.claimed.id, Content.ARGUMENTS, self.outcomes.key_ring)
 
 
 class FinishedAttempt(NamedTuple):

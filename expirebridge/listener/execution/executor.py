@@ -77,6 +77,7 @@ class Executor:
         self._threads = ThreadPool(settings.concurrency)
         self._pending = PendingStarts()
         overrun_policy = OverrunPolicy(settings.grace, shutdown, self.in_flight)
+        self._key_ring = settings.key_ring
         codec = None if settings.codec is None else load_codec(settings.codec)
         self.invoker = Invoker(self._threads, overrun_policy, self._processes, codec)
         self._hooks = hooks
@@ -125,6 +126,7 @@ class Executor:
             timeout=self._settings.timeout,
             consumer=consumer,
             gate=self._pending,
+            key_ring=self._key_ring,
         )
         self.in_flight.add(attempt)
         return attempt

@@ -14,6 +14,7 @@ from expirebridge.model.durations import seconds_of
 from expirebridge.model.lateness import Lateness
 from expirebridge.model.objective import Objective
 from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
+from expirebridge.model.sealing import Content, KeyRing
 from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.task_records import ClaimedTask
@@ -110,12 +111,14 @@ class AttemptOutcome(NamedTuple):
 
 
 class OutcomeBuilder:
-    """Builds the outcome of one attempt of a claimed task."""
+    """Builds the outcome of one attempt of a claimed task, sealed if there are keys."""
 
-    __slots__ = ("_claimed", "late", "objective")
+    __slots__ = ("_claimed", "key_ring", "late", "objective")
 
-    def __init__(self, claimed: ClaimedTask) -> None:
+    def __init__(self, claimed: ClaimedTask, key_ring: KeyRing | None = None) -> None:
         self._claimed = claimed
+        self.key_ring = key_ring
+        """Seals results, and the reasons in which there may be arguments."""
         self.late: Lateness | None = None
         """How late the attempt began, if it did; recorded with its outcome."""
         self.objective: Objective | None = None
@@ -125,14 +128,18 @@ class OutcomeBuilder:
         """The handler returned this result."""
         return self._outcome(End.SUCCEEDED, "succeeded", text=shown_result(result))
 
-    def failed(self, reason: str) -> AttemptOutcome:
+    def failed(self, reason: str, *, open: bool = False) -> AttemptOutcome:
         """The attempt failed for good."""
-        return self._outcome(End.FAILED, "failed", text=reason, reason=reason)
+        return self._outcome(End.FAILED, "failed", text=reason, reason=reason, open=open)
 
-    def retry_or_fail(self, policy: RetryPolicy, reason: str) -> AttemptOutcome:
+    def retry_or_fail(
+        self, policy: RetryPolicy, reason: str, *, open: bool = False
+    ) -> AttemptOutcome:
         """The attempt failed; the policy decides whether it is retried."""
         delay = policy.delay(self._claimed.attempt)
-        return self.failed(reason) if delay is None else self._retry(delay, reason)
+        if delay is None:
+            return self.failed(reason, open=open)
+        return self._retry(delay, reason, open=open)
 
     def obeys(self, retry: Retry) -> AttemptOutcome:
         """The handler raised Retry."""
@@ -191,22 +198,22 @@ class OutcomeBuilder:
         """The codec raised an error, the cause of this one, or took too long."""
         error = failed.__cause__
         if error is None:
-            return self.retry_or_fail(policy, str(failed))
+            return self.retry_or_fail(policy, str(failed), open=True)
         reason = f"{shown_error(error)}\n{failed}: {type(error).__name__}: {error}"
         outcome = self.retry_or_fail(policy, reason)
         return outcome._replace(brief=f"{failed}: {type(error).__name__}", error=error)
 
     def given_back(self, reason: str) -> AttemptOutcome:
         """The attempt is not counted; the task is due now, for any listener."""
-        return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
+        return self._outcome(End.RELEASED, "released", text=reason, reason=reason, open=True)
 
     def spread(self, delay: float, reason: str) -> AttemptOutcome:
         """The attempt is not counted; the task is due after this delay, in seconds."""
-        return self._outcome(End.RELEASED, "released", delay, reason, reason)
+        return self._outcome(End.RELEASED, "released", delay, reason, reason, open=True)
 
     def unknown(self, where: str) -> AttemptOutcome:
         """There is no such function at `where`; another listener may have it."""
-        return self._wait_for_another(f"no handler {self._claimed.func!r} {where}")
+        return self._wait_for_another(f"no handler {self._claimed.func!r} {where}", open=True)
 
     def misfit(self, reason: str) -> AttemptOutcome:
         """The arguments fit the listener's handler, but not that of its process."""
@@ -215,29 +222,51 @@ class OutcomeBuilder:
     def not_decoded(self) -> AttemptOutcome:
         """A codec made its arguments, and the listener has none; another listener may."""
         return self._wait_for_another(
-            "its arguments are encoded, and its listener has no codec (EXPIREBRIDGE_CODEC)"
+            "its arguments are encoded, and its listener has no codec (EXPIREBRIDGE_CODEC)",
+            open=True,
         )
 
-    def _wait_for_another(self, reason: str) -> AttemptOutcome:
+    def not_opened(self, reason: str) -> AttemptOutcome:
+        """Its arguments are sealed, and not opened; another listener may have the key."""
+        return self._wait_for_another(f"{reason} (EXPIREBRIDGE_KEYS)", open=True)
+
+    def _wait_for_another(self, reason: str, *, open: bool = False) -> AttemptOutcome:
         reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"
-        return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
+        return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason, open=open)
 
     def unfit(self, reason: str) -> AttemptOutcome:
         """The arguments do not fit: it fails, unless another listener has another version."""
         return self._outcome(End.FAILED, "unfit", text=reason, reason=reason)
 
-    def _retry(self, delay: float, reason: str) -> AttemptOutcome:
-        return self._outcome(End.RETRY, "retry", delay, reason, reason)
+    def _retry(self, delay: float, reason: str, *, open: bool = False) -> AttemptOutcome:
+        return self._outcome(End.RETRY, "retry", delay, reason, reason, open=open)
 
     def _outcome(
-        self, end: End, word: str, delay: float = 0.0, text: str | bytes = "", reason: str = ""
+        self,
+        end: End,
+        word: str,
+        delay: float = 0.0,
+        text: str | bytes = "",
+        reason: str = "",
+        *,
+        open: bool = False,
     ) -> AttemptOutcome:
+        """The outcome with a text to record: a result, or a reason.
+
+        An `open` reason is the listener's own, without anything from arguments or handlers: it is
+        neither sealed nor kept out of the log.
+        """
+        brief = reason
         if isinstance(text, str):
             # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
             text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
+            if self.key_ring is not None and not open:
+                text, brief = self.key_ring.seal_error(text, self._claimed.id), "(sealed)"
+        elif self.key_ring is not None:
+            text = self.key_ring.seal(text, self._claimed.id, Content.RESULT)
         claimed = self._claimed
         settlement = Settlement(
             claimed.id, claimed.token, word, delay, text,
             late=self.late, objective=self.objective,
         )  # fmt: skip
-        return AttemptOutcome(end, settlement, reason, brief=reason)
+        return AttemptOutcome(end, settlement, reason, brief=brief)

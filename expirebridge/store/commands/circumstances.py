@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from expirebridge.model.lanes import QueuePlace
+from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import Task, from_ms
 from expirebridge.store.commands.call import Command, OfId, rows_of, script
 from expirebridge.store.lane_records import place_from
@@ -52,19 +54,20 @@ class Circumstances:
     """True if it failed, and keeps others of its lane waiting."""
 
 
-def read_circumstances(id: str) -> Command[Circumstances | None]:
+def read_circumstances(id: str, key_ring: KeyRing | None = None) -> Command[Circumstances | None]:
     """Read a task, and what decides when it runs; None if there is no such task."""
-    return script("read_circumstances", id, read=_read, route=OfId(id))
+    read = partial(_read, key_ring=key_ring)
+    return script("read_circumstances", id, read=read, route=OfId(id))
 
 
-def _read(reply: Any) -> Circumstances | None:
+def _read(reply: Any, key_ring: KeyRing | None) -> Circumstances | None:
     if reply is None:
         return None
     row, score, now_us, granted, columns = reply
     pairs = [(text(name), value) for name, value in rows_of(columns, 2)]
     facts = dict(pairs)
     return Circumstances(
-        task=task_from(row),
+        task=task_from(row, key_ring),
         now=from_ms(now_us // 1000),
         looked_at=from_ms(score) if score >= 0 else None,
         timer=facts.get("timer", NO_TIMER),

@@ -5,6 +5,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import Change, Counts, Moving, Outcome, State, Task
 from expirebridge.store.commands.call import (
     BATCH,
@@ -212,9 +213,13 @@ def _all_changed(done: Change) -> Callable[[list[int]], list[Change]]:
 # Looking
 
 
-def get(id: str) -> Command[Task | None]:
+def get(id: str, key_ring: KeyRing | None = None) -> Command[Task | None]:
     """Read one task; None if there is none of that id."""
-    return script("get", id, read=lambda row: task_from(row) if row else None, route=OfId(id))
+
+    def read(row: Any) -> Task | None:
+        return task_from(row, key_ring) if row else None
+
+    return script("get", id, read=read, route=OfId(id))
 
 
 class TaskPage(NamedTuple):
@@ -233,12 +238,13 @@ def list_page(
     tag: str | None = None,
     cursor: str,
     count: int = BATCH,
+    key_ring: KeyRing | None = None,
 ) -> Command[TaskPage]:
     """Read the tasks of one state, or of one tag, a page at a time; see list.lua."""
     return script(
         "list", state or "", func or "", tag or "", cursor, count,
         read=lambda reply: TaskPage(
-            reply[0].decode(), reply[1], [task_from(row) for row in reply[2:]]
+            reply[0].decode(), reply[1], [task_from(row, key_ring) for row in reply[2:]]
         ),
     )  # fmt: skip
 

@@ -1,0 +1,134 @@
+"""Seals arguments, results and errors with keys that the server does not have, and opens them.
+
+What is sealed is text: `sealed:<name of the key>:<base64>`. JSON never begins so. AES-SIV gives the
+same text for the same arguments of the same task, so that `if_exists="extend"` can compare it.
+"""
+
+import functools
+import re
+from binascii import Error, a2b_base64, b2a_base64
+from enum import StrEnum
+
+from expirebridge.errors import InvalidSetting
+
+MARK = b"sealed:"
+"""What sealed text begins with."""
+LONGEST_LINE = 200
+"""How many characters of an error a line of a task's history has; see history.lua."""
+SEALED = re.compile(rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})")
+"""Sealed text, with the name of its key, and its base64."""
+_KEY = re.compile(r"([A-Za-z0-9_-]{1,32}):(\S+)")
+_SIZES = {32, 48, 64}
+_TICK = re.compile(r"@[0-9]+\Z")
+_ADVICE = "write name:base64, the base64 of 32, 48 or 64 random bytes; separate keys by spaces"
+
+
+class Content(StrEnum):
+    """What is sealed: one does not open as the other."""
+
+    ARGUMENTS = "arguments"
+    RESULT = "result"
+    ERROR = "error"
+
+
+class NotOpened(ValueError):
+    """Sealed text was not opened; the message says why."""
+
+
+class KeyRing:
+    """Keys by their names, of which the first one seals and all open. Safe for threads.
+
+    Raises InvalidSetting for what are no keys, and if `cryptography` is not installed.
+    """
+
+    def __init__(self, text: str) -> None:
+        keys = parse_keys(text)
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as missing:
+            raise InvalidSetting(
+                f"keys: sealing needs {missing.name}: pip install 'expirebridge[crypto]'"
+            ) from None
+        self._ciphers = {name: AESSIV(key) for name, key in keys.items()}
+        self.first = next(iter(keys))
+        """The name of the key that seals."""
+
+    def seal(self, plain: bytes, id: str, content: Content) -> bytes:
+        """Seal a part of the task of this id; what is empty stays so."""
+        if not plain:
+            return plain
+        sealed = self._ciphers[self.first].encrypt(plain, _bound_to(id, content))
+        return MARK + self.first.encode() + b":" + b2a_base64(sealed, newline=False)
+
+    def open(self, stored: bytes, id: str, content: Content) -> bytes:
+        """Open what was sealed for the task of this id. Raises NotOpened."""
+        # Here, so that a producer that only seals does without.
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+
+        form = SEALED.fullmatch(stored)
+        if form is None:
+            raise NotOpened("it was damaged")
+        name = form[1].decode()
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise NotOpened(f"it is sealed with key {name}, which is not among the keys here")
+        try:
+            return cipher.decrypt(a2b_base64(form[2]), _bound_to(id, content))
+        except (InvalidTag, Error, ValueError):
+            raise NotOpened(
+                f"it is sealed with key {name}, and the key of that name here does not open it: "
+                "it is another key, or the record was changed, or copied from another task"
+            ) from None
+
+    def seal_error(self, text: bytes, id: str) -> bytes:
+        """Seal an error, and again its last line, which is what a task's history keeps."""
+        sealed = self.seal(text, id, Content.ERROR)
+        if len(sealed) <= LONGEST_LINE:
+            return sealed
+        # As base64, with the 16 bytes that AES-SIV adds.
+        most = (LONGEST_LINE - len(MARK) - len(self.first) - 1) // 4 * 3 - 16
+        line = text.rpartition(b"\n")[2][:most]
+        return sealed + b"\n" + self.seal(line, id, Content.ERROR)
+
+
+@functools.lru_cache(maxsize=16)
+def key_ring(text: str) -> KeyRing:
+    """Return the ring of these keys, which all bridges and listeners of a process share."""
+    return KeyRing(text)
+
+
+def parse_keys(text: object) -> dict[str, bytes]:
+    """Read a key ring from text. Raises InvalidSetting, which never quotes a key."""
+    if not isinstance(text, str):
+        raise InvalidSetting(f"keys: it must be text: {_ADVICE}")
+    keys: dict[str, bytes] = {}
+    for place, word in enumerate(text.replace(",", " ").split(), start=1):
+        found = _KEY.fullmatch(word)
+        try:
+            key = a2b_base64(found[2], strict_mode=True) if found is not None else b""
+        except ValueError:
+            key = b""
+        if found is None or len(key) not in _SIZES:
+            raise InvalidSetting(f"keys: key {place} is none: {_ADVICE}")
+        if found[1] in keys:
+            raise InvalidSetting(f"keys: key {place} has the name of another, {found[1]!r}")
+        keys[found[1]] = key
+    if not keys:
+        raise InvalidSetting(f"keys: there is none: {_ADVICE}")
+    return keys
+
+
+def key_of(stored: bytes) -> str | None:
+    """The name of the key with which this was sealed; None if it was not."""
+    form = SEALED.match(stored)
+    return form[1].decode() if form is not None else None
+
+
+def note_of(stored: bytes) -> str:
+    """What is shown in place of what was sealed and is not opened."""
+    return f"(sealed with key {key_of(stored)})"
+
+
+def _bound_to(id: str, content: Content) -> list[bytes]:
+    """The associated data. A tick, `<series>@<ms>`, has what was sealed for its series."""
+    return [b"expirebridge", content.encode(), _TICK.sub("", id).encode()]

@@ -1,0 +1,326 @@
+"""Arguments, results and errors that the server cannot read."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Discard,
+    InvalidTask,
+    Retry,
+    State,
+    TaskDiffers,
+    handler,
+)
+from expirebridge.hooks import End
+from expirebridge.observe.logs import log_event
+from expirebridge.settings import Settings
+from tests.kit.colours import asking_one
+from tests.kit.invoked import invoke, invoke_json
+from tests.kit.private_keys import K1, K2, key
+from tests.kit.steps import found
+from tests.kit.witness import Witness, listening
+
+SECRET = "secret-name-of-a-customer"
+RESULT, ERROR = "secret-result", "secret-in-an-error"
+
+
+async def send(to: str, *, copy: str = "") -> str:
+    return f"{RESULT} {to} {copy}"
+
+
+async def fail(to: str) -> None:
+    raise ValueError(f"{ERROR} {to}")
+
+
+async def discard(to: str) -> None:
+    raise Discard(f"{ERROR} {to}")
+
+
+async def again(to: str) -> None:
+    raise Retry("1h", f"{ERROR} {to}")
+
+
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_who_has_the_key_sees_all_and_the_server_nothing(
+    settings: Settings,
+    bridge: Bridge,
+    client: redis.Redis,
+    colour: type[Bridge | AsyncBridge],
+    partitions: int,
+) -> None:
+    witness = Witness()
+    bridge.create_partitions(partitions)
+    async with (
+        asking_one(colour(settings.url, keys=K1)) as ask,
+        listening(replace(settings, keys=K1), witness, send=send, fail=fail),
+    ):
+        one = await ask("make_task", "test.send", [SECRET], 0, kwargs={"copy": "x"})
+        assert (one.args, one.kwargs) == ([SECRET], {"copy": "x"})
+        assert one.key.endswith(b":?test.send?@")
+        many = [{"func": f"test.{name}", "args": [SECRET], "delay": 0} for name in ("send", "fail")]
+        sent, failed = await ask("make_tasks", many)
+        await witness.until_ended(3)
+        read = await ask("get", one.id)
+        assert (read.args, read.result) == ([SECRET], f"{RESULT} {SECRET} x")
+        assert (await ask("get", sent.id)).result == f"{RESULT} {SECRET} "
+        read = await ask("get", failed.id)
+        assert read.error.startswith("Traceback (most recent call last):\n")
+        assert read.error.endswith(f"\nValueError: {ERROR} {SECRET}")
+        assert read.history[-1].error == f"ValueError: {ERROR} {SECRET}"
+        [listed] = (await ask("list", func="test.fail")).tasks
+        assert listed == read
+    # Another bridge has no key.
+    hidden = bridge.get(failed.id)
+    assert hidden is not None
+    note = "(sealed with key k1)"
+    assert (hidden.args, hidden.error, hidden.history[-1].error) == ([note], note, note)
+    hidden = bridge.get(one.id)
+    assert hidden is not None
+    assert (hidden.args, hidden.result) == ([note], note)
+
+
+@contextmanager
+def monitored(client: redis.Redis) -> Iterator[Callable[[], str]]:
+    """All commands that the server gets during a block; and all that is published."""
+    lines: list[str] = []
+    ready = threading.Event()
+
+    def listen() -> None:
+        with client.monitor() as monitor:
+            ready.set()
+            for command in monitor.listen():
+                lines.append(str(command))
+                if "END-OF-TEST" in command["command"]:
+                    return
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert ready.wait(10)
+
+    def text() -> str:
+        client.echo("END-OF-TEST")
+        thread.join(10)
+        assert not thread.is_alive()
+        return "\n".join(lines)
+
+    yield text
+    assert not thread.is_alive()
+
+
+def contents_of(folder: Path) -> str:
+    """All files below a folder: the append-only file, and the snapshot."""
+    return str([path.read_bytes() for path in folder.rglob("*") if path.is_file()])
+
+
+def published(pubsub: Any) -> str:
+    """All that was published since the last call."""
+    lines = []
+    while message := pubsub.get_message(timeout=0.2):
+        lines.append(str(message))
+    return "\n".join(lines)
+
+
+async def test_no_secret_is_anywhere(
+    settings: Settings, url: str, client: redis.Redis, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.DEBUG)
+    witness = Witness()
+    handlers: dict[str, Any] = {
+        "send": send, "fail": fail, "discard": discard, "again": again,
+    }  # fmt: skip
+    client.config_set("notify-keyspace-events", "KEA")
+    client.config_set("rdbcompression", "no")
+    client.config_set("appendonly", "yes")
+    pubsub = client.pubsub()
+    pubsub.psubscribe("*")
+    texts: dict[str, str] = {}
+
+    def watch(event: Any) -> None:
+        log_event(event)
+        witness(event)
+
+    with monitored(client) as commands:
+        bridge = AsyncBridge(url, keys=K1)
+        async with (
+            asking_one(bridge),
+            listening(replace(settings, keys=K1), watch, **handlers),
+        ):
+            for name in handlers:
+                await bridge.make_task(f"test.{name}", [SECRET], 0.05, kwargs={})
+            await bridge.make_task("test.send", [SECRET * 50], "1h", id="large")
+            await bridge.watch("watched", "test.send", [SECRET], ttl="1h")
+            await bridge.schedule("nightly", "test.send", [SECRET], every="1h")
+            await bridge.run_series("nightly")
+            await bridge.make_task("test.send", [SECRET], "1h", id="large", if_exists="replace")
+            await witness.until_ended(1, End.FAILED)
+            await witness.until_ended(2, End.RETRY)
+            await witness.until_ended(2, End.SUCCEEDED)
+            listing = await bridge.list()
+            assert all("secret" in str(task.args) for task in listing.tasks)
+            ticks = [task for task in listing.tasks if task.id.startswith("nightly@")]
+            assert {task.args[0] for task in ticks} == {SECRET}
+            series = await bridge.get_series("nightly")
+            assert series is not None
+            assert series.args == [SECRET]
+        texts["commands"] = commands()
+    texts["events"] = published(pubsub)
+    pubsub.close()
+    names = list(client.scan_iter())
+    texts["dumps"] = str([client.dump(name) for name in names])  # may be compressed
+    texts["records"] = str([client.hgetall(n) for n in names if client.type(n) == b"hash"])
+    texts["names"] = str(names)
+    invoke("export", str(tmp_path / "lines"), url=url)
+    texts["export"] = (tmp_path / "lines").read_text()
+    texts["list"] = invoke("list", url=url) + invoke("show", "large", url=url)
+    texts["log"] = caplog.text
+    client.save()
+    texts["files"] = contents_of(Path(str(client.config_get("dir")["dir"])))
+    client.config_set("appendonly", "no")
+    assert "large" in texts["files"]  # the right ones were read
+    assert "large" in texts["commands"]
+    assert "large" in texts["events"]
+    assert "fail" in texts["log"]
+    for place, text in texts.items():
+        assert "secret" not in text, place
+
+
+async def test_a_task_waits_for_a_listener_with_its_key(settings: Settings) -> None:
+    for keys, reason in [
+        (None, "it is sealed with key k1, and there are no keys here"),
+        (K2, "it is sealed with key k1, which is not among the keys here"),
+        (
+            key("k1", 7),
+            "it is sealed with key k1, and the key of that name here does not open it: it is "
+            "another key, or the record was changed, or copied from another task",
+        ),
+    ]:
+        witness = Witness()
+        async with (
+            AsyncBridge(settings.url, keys=K1) as bridge,
+            listening(replace(settings, keys=keys), witness, send=send),
+        ):
+            task = await bridge.make_task("test.send", [SECRET], 0)
+            await witness.until_ended(1, End.RELEASED)
+            read = await found(bridge, task)
+            assert (read.state, read.attempt, read.error) == (
+                State.PENDING, 0,
+                f"its arguments: {reason} (EXPIREBRIDGE_KEYS); tried again every 15 s, for a day",
+            )  # fmt: skip
+        witness = Witness()
+        async with (
+            AsyncBridge(settings.url, keys=f"{K2} {K1}") as bridge,
+            listening(replace(settings, keys=f"{K2} {K1}"), witness, send=send),
+        ):
+            await bridge.run_now(task.id)
+            await witness.until_ended(1, End.SUCCEEDED)
+            assert (await found(bridge, task)).result == f"{RESULT} {SECRET} "
+
+
+def test_a_copied_record_does_not_open(url: str, client: redis.Redis) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h", id="a")
+        bridge.make_task("test.send", ["mine"], "1h", id="b")
+        sealed = client.hget("expirebridge:task:a", "args")
+        assert sealed is not None
+        client.hset("expirebridge:task:b", "args", sealed)
+        copied = bridge.get("b")
+        assert copied is not None
+        assert copied.args == ["(sealed with key k1)"]
+
+
+def test_extend_compares_what_is_sealed(url: str) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h", id="a")
+        task = bridge.make_task("test.send", [SECRET], "2h", id="a", if_exists="extend")
+        assert (task.outcome, task.args) == ("extended", [SECRET])
+        with pytest.raises(TaskDiffers) as differs:
+            bridge.make_task("test.send", ["x"], "2h", id="a", if_exists="extend")
+        assert SECRET not in str(differs.value)
+        assert bridge.make_task("test.x", [], "2h", id="a", if_exists="keep").args == [SECRET]
+
+
+@handler(private=True)
+def private(to: str) -> None: ...
+
+
+def test_a_private_handler_s_arguments_are_in_no_key(bridge: Bridge) -> None:
+    settings: dict[str, Any] = {"delay": "1h"}
+    names = [
+        bridge.make_task("test.send", [SECRET], private=True, **settings).key,
+        bridge.make_tasks([{"func": "a.b", "args": [SECRET], "private": True, **settings}])[0].key,
+        bridge.watch("a", "test.send", [SECRET], ttl="1h", private=True).key,
+    ]
+    assert all(name.endswith(b"?@") for name in names)
+    read = bridge.get("a")
+    assert read is not None
+    assert read.args == [SECRET]
+    with pytest.raises(InvalidTask, match="private='yes': True or False"):
+        bridge.make_task("test.send", [SECRET], private="yes", **settings)  # type: ignore[arg-type]
+
+
+def test_a_name_that_would_show_them_is_refused(url: str) -> None:
+    with (
+        Bridge(url, keys=K1) as bridge,
+        pytest.raises(InvalidTask, match=r"test\.send: private arguments are never in the name"),
+    ):
+        bridge.key_of("a", "test.send", [SECRET])
+
+
+def test_commands_show_them_with_a_key_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h", id="a")
+    assert '("(sealed with key k1)")' in invoke("show", "a", url=url)
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", K1)
+    assert f'("{SECRET}")' in invoke("show", "a", url=url)
+    assert invoke_json("list", url=url)["tasks"][0]["args"] == [SECRET]
+
+
+def test_an_export_keeps_the_seal(url: str, tmp_path: Path, client: redis.Redis) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h", id="a")
+        bridge.schedule("s", "test.send", [SECRET], every="1h")
+        invoke("export", str(tmp_path / "lines"), url=url)
+        assert SECRET not in (tmp_path / "lines").read_text()
+        client.flushdb()
+        invoke("import", str(tmp_path / "lines"), url=url)
+        task, series = bridge.get("a"), bridge.get_series("s")
+        assert task is not None
+        assert series is not None
+        assert task.args == series.args == [SECRET]
+
+
+async def test_large_arguments_are_sealed_once_they_are_encoded(
+    settings: Settings, client: redis.Redis
+) -> None:
+    import zlib
+
+    class Compression:
+        def encode(self, args: bytes, id: str) -> bytes:  # noqa: ARG002
+            return zlib.compress(args)
+
+        def decode(self, encoded: bytes, id: str) -> bytes:  # noqa: ARG002
+            return zlib.decompress(encoded)
+
+    witness, codec = Witness(), Compression()
+    async with (
+        AsyncBridge(settings.url, codec=codec, keys=K1) as bridge,
+        listening(replace(settings, codec=codec, keys=K1), witness, send=send),
+    ):
+        task = await bridge.make_task("test.send", [SECRET], 0, kwargs={"copy": "x" * 70_000})
+        assert str(task.args[0]).startswith("(encoded, ")
+        stored = await asyncio.to_thread(client.hget, f"expirebridge:task:{task.id}", "args")
+        assert str(stored).startswith("b'sealed:k1:")
+        await witness.until_ended(1, End.SUCCEEDED)

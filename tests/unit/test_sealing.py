@@ -1,0 +1,120 @@
+"""Key rings: what opens, what does not, and what errors show."""
+
+import sys
+
+import pytest
+
+from expirebridge import InvalidSetting
+from expirebridge.model.keys import is_hidden
+from expirebridge.model.sealing import (
+    LONGEST_LINE,
+    Content,
+    KeyRing,
+    NotOpened,
+    key_of,
+    note_of,
+    parse_keys,
+)
+from expirebridge.settings import Settings
+from tests.kit.private_keys import K1, K2, key
+
+PLAIN = b'["secret", 17]'
+RING = KeyRing(f"{K1} {K2}")
+
+
+def test_what_was_sealed_opens_as_what_it_was() -> None:
+    sealed = RING.seal(PLAIN, "a", Content.ARGUMENTS)
+    assert sealed.startswith(b"sealed:k1:")
+    assert b"secret" not in sealed
+    assert is_hidden(sealed)
+    assert RING.open(sealed, "a", Content.ARGUMENTS) == PLAIN
+    assert RING.seal(PLAIN, "a", Content.ARGUMENTS) == sealed  # if_exists="extend" compares it
+    assert RING.seal(b"", "a", Content.RESULT) == b""
+
+
+def test_all_keys_open_and_the_first_seals() -> None:
+    sealed = KeyRing(K2).seal(PLAIN, "a", Content.ARGUMENTS)
+    assert key_of(sealed) == "k2"
+    assert note_of(sealed) == "(sealed with key k2)"
+    assert RING.open(sealed, "a", Content.ARGUMENTS) == PLAIN
+
+
+def test_the_ticks_of_a_series_have_what_was_sealed_for_it() -> None:
+    sealed = RING.seal(PLAIN, "nightly", Content.ARGUMENTS)
+    assert RING.open(sealed, "nightly@1795253566123", Content.ARGUMENTS) == PLAIN
+
+
+SEALED = RING.seal(PLAIN, "a", Content.ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("ring", "stored", "id", "content", "fault"),
+    [
+        (RING, SEALED, "b", Content.ARGUMENTS, "does not open it"),
+        (RING, SEALED, "a", Content.RESULT, "does not open it"),
+        (KeyRing(key("k1", 9)), SEALED, "a", Content.ARGUMENTS, "it is another key"),
+        (RING, SEALED[:-4] + b"AAA=", "a", Content.ARGUMENTS, "the record was changed"),
+        (RING, b"sealed:k1:AAAA", "a", Content.ARGUMENTS, "does not open it"),
+        (RING, b"sealed:k1:A", "a", Content.ARGUMENTS, "does not open it"),
+        (RING, b"sealed:", "a", Content.ARGUMENTS, "it was damaged"),
+        (KeyRing(K2), SEALED, "a", Content.ARGUMENTS, "sealed with key k1, which is not among"),
+    ],
+)
+def test_nothing_else_opens(
+    ring: KeyRing, stored: bytes, id: str, content: Content, fault: str
+) -> None:
+    with pytest.raises(NotOpened, match=fault):
+        ring.open(stored, id, content)
+
+
+@pytest.mark.parametrize("line", ["b" * 120, "x" * 500, "ä" * 300])
+@pytest.mark.parametrize("name", ["k", "k" * 32])
+def test_the_last_line_of_an_error_fits_into_the_history(line: str, name: str) -> None:
+    ring = KeyRing(key(name))
+    text = f"Traceback\n{line}".encode()
+    sealed, last = ring.seal_error(text, "a").split(b"\n")
+    assert ring.open(sealed, "a", Content.ERROR) == text
+    assert len(last) <= LONGEST_LINE
+    assert line.encode().startswith(ring.open(last, "a", Content.ERROR))
+    assert len(ring.open(last, "a", Content.ERROR)) >= 100
+
+
+def test_a_short_error_is_one_line() -> None:
+    assert b"\n" not in RING.seal_error(b"boom", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "there is none"),
+        ("k1", "key 1 is none"),
+        (f"{K1} k2:AAAA", "key 2 is none"),
+        (f"{K1} k2:no-base64", "key 2 is none"),
+        (f"{K1},{K1}", "key 2 has the name of another, 'k1'"),
+        (f"a b:{K1}", "key 1 is none"),
+    ],
+)
+def test_what_are_no_keys_is_refused_and_not_shown(
+    text: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", text or " ")
+    with pytest.raises(InvalidSetting, match=fault) as refused:
+        Settings.read()
+    assert K1.partition(":")[2] not in str(refused.value)
+    assert "AAAA" not in str(refused.value)
+
+
+def test_settings_do_not_show_keys() -> None:
+    settings = Settings(keys=f"{K1} {K2}")
+    assert K1.partition(":")[2] not in repr(settings)
+    assert list(parse_keys(settings.keys)) == ["k1", "k2"]
+    ring = settings.key_ring
+    assert ring is not None
+    assert ring.first == "k1"
+    assert Settings().key_ring is None
+
+
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(InvalidSetting, match=r"pip install 'expirebridge\[crypto\]'"):
+        KeyRing(K1)
