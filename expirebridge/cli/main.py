@@ -71,6 +71,7 @@ PANELS = {
         "acl": "acl.acl",
         "compat": "compat.compat",
         "partitions": "partitions.group",
+        "reseal": "reseal.reseal",
     },
     "Moving": {
         "move": "move.move",

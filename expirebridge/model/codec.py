@@ -92,7 +92,7 @@ def encoded_in(args: bytes) -> bytes | None:
     """
     if not args.startswith(_MARK):
         return None
-    return a2b_base64(args[len(_MARK) :], strict_mode=True)
+    return a2b_base64(args[len(_MARK) :].partition(b" ")[0], strict_mode=True)
 
 
 def _unusable(given: str, fault: str) -> InvalidSetting:

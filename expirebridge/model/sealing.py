@@ -50,6 +50,8 @@ class KeyRing:
                 f"keys: sealing needs {missing.name}: pip install 'expirebridge[crypto]'"
             ) from None
         self._ciphers = {name: AESSIV(key) for name, key in keys.items()}
+        self.names = frozenset(keys)
+        """The names of all keys."""
         self.first = next(iter(keys))
         """The name of the key that seals."""
 

@@ -7,9 +7,11 @@ from expirebridge.model import keys
 from expirebridge.model.codec import Codec, encode_large, load_codec
 from expirebridge.store.commands.call import Outside, Steps
 from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.task_records import split_call
 
 if TYPE_CHECKING:
     from expirebridge.model.sealing import KeyRing
+    from expirebridge.producer.clear_values import ClearValues
 
 
 class ArgumentWriter:
@@ -18,6 +20,12 @@ class ArgumentWriter:
     def __init__(self, codec: Codec | str | None = None, key_ring: "KeyRing | None" = None) -> None:
         self._codec = codec
         self._key_ring = key_ring
+
+    @functools.cached_property
+    def _clear_values(self) -> "ClearValues":
+        from expirebridge.producer.clear_values import ClearValues  # noqa: PLC0415 - rare
+
+        return ClearValues()
 
     @property
     def is_plain(self) -> bool:
@@ -42,10 +50,14 @@ class ArgumentWriter:
         args = new.fields.get("args")
         if self.is_plain or not isinstance(args, bytes):
             return new
+        stored = args
         if self._codec is not None and len(args) > keys.MAX_ARGS:
             codec = load_codec(self._codec)
-            args = yield from Outside(functools.partial(encode_large, codec, args, new.id))
-        return new._replace(fields=new.fields | {"args": self.sealed(args, new.id)})
+            stored = yield from Outside(functools.partial(encode_large, codec, args, new.id))
+        stored = self.sealed(stored, new.id)
+        if stored is not args:
+            stored += yield from self._clear_values.of(split_call(new.call)[0], args)
+        return new._replace(fields=new.fields | {"args": stored})
 
     def sealed(self, args: bytes, id: str) -> bytes:
         """Return arguments sealed for a task or a series, if there is a key."""

@@ -90,6 +90,7 @@ STEPS = [
     "doctor",
     "doctor --role producer --json",
     "acl",
+    "2 reseal",
     "partitions show",
     "3 partitions create 64",
     "functions load",

@@ -49,6 +49,7 @@ from expirebridge.store.commands import (
     partitions,
     producing,
     reconciling,
+    resealing,
 )
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands import series as series_commands
@@ -57,6 +58,7 @@ from expirebridge.store.commands.claiming import Claim, Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.migration import MigrationResult
 from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
+from expirebridge.store.commands.resealing import Replacement
 from expirebridge.store.commands.series import NextTick, Retimed, Times
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
@@ -467,6 +469,7 @@ def have_limits(tasks: Tasks) -> None:
         for to in (8, 7):
             assert tasks.bridge.edit(id, [to]) is Change.EDITED_UNCHECKED
     tasks.bridge.weight("sms", 7, 2)
+    tasks.store.run(resealing.replace([Replacement("task", "one", "args", b"[1]", b"[2]")]))
     tasks.bridge.let_pass("one")
     for key in ("grants", "waits"):
         tasks.client.zadd(f"{PREFIX}:{key}", {"two": 1, "three": 1}, xx=True)

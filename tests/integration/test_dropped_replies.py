@@ -62,6 +62,7 @@ from expirebridge.store.commands import (
     pages,
     producing,
     reconciling,
+    resealing,
 )
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settlement
@@ -893,6 +894,21 @@ def test_a_purge_that_is_sent_again_says_the_same(
     assert store.client.zscore("expirebridge:failed", "a") == to_ms(kept.ended) + 15_000
 
 
+def test_what_was_sealed_again_is_known_to_be(
+    proxy: Proxy, client: redis.Redis, bridge: Bridge
+) -> None:
+    bridge.make_task("mail.send", ["x" * 600], 60, id="a")
+    old: Any = client.hget("expirebridge:task:a", "args")
+    with contextlib.closing(
+        Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    ) as asking:
+        proxy.cut_reply_of("reseal", times=2)
+        again = resealing.replace([resealing.Replacement("task", "a", "args", old, b"new")])
+        assert asking.run(again) == [True]
+    assert proxy.cuts == {"reseal": 2}
+    assert client.hget("expirebridge:task:a", "args") == b"new"
+
+
 def test_partitions_are_created_once(proxy: Proxy, client: redis.Redis) -> None:
     with Bridge(proxy.url) as through:
         proxy.cut_reply_of("create_partitions", times=2)
@@ -1039,6 +1055,7 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "note_import",
         "mark_partition",
         "create_partitions",
+        "reseal",
         "read_partitions",
     }
     every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(MOVE)

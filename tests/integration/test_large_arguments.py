@@ -26,6 +26,7 @@ from expirebridge import (
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.handlers.compatibility import BlindSpot, Verdict
 from expirebridge.hooks import End, Started
+from expirebridge.model.limits import lane_value
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.colours import asking_one
@@ -288,7 +289,7 @@ async def test_files_and_objects_keep_arguments(
         assert (await found(bridge, task)).error == "the object with its arguments is gone"
 
 
-async def test_tasks_whose_lane_cannot_be_read_share_one(settings: Settings) -> None:
+async def test_each_value_of_a_limit_has_its_lane(settings: Settings) -> None:
     witness, gate = Witness(), asyncio.Event()
 
     @handler(limit=Limit(1, per="text"))
@@ -299,13 +300,15 @@ async def test_tasks_whose_lane_cannot_be_read_share_one(settings: Settings) -> 
         AsyncBridge(settings.url, codec=zlib_codec) as bridge,
         listening(replace(settings, codec=zlib_codec), witness, measure=measure),
     ):
-        tasks = [{"func": "test.measure", "args": [f"{n}{LARGE}"], "delay": 0} for n in range(4)]
+        tasks: list[dict[str, Any]] = [
+            {"func": "test.measure", "args": [f"{n}{LARGE}"], "delay": 0} for n in range(4)
+        ]
         await bridge.make_tasks(tasks)
-        await witness.until(lambda: witness.seen(Started))
-        lanes = [(lane.name, lane.held) for lane in (await bridge.limits()).lanes]
+        await witness.until(lambda: len(witness.seen(Started)) == 4)
+        lanes = {lane.name for lane in (await bridge.limits()).lanes}
         gate.set()
         await witness.until_ended(4, End.SUCCEEDED)
-    assert lanes == [("test.measure:text=?", 1)]
+    assert lanes == {f"test.measure:text={lane_value(task['args'][0])}" for task in tasks}
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,23 @@ from expirebridge import (
     AsyncBridge,
     Bridge,
     Discard,
+    InvalidSetting,
     InvalidTask,
+    Limit,
     Retry,
     State,
     TaskDiffers,
     handler,
 )
+from expirebridge.checks.finding import Level, ok
+from expirebridge.checks.sealed import check_keys
 from expirebridge.hooks import End
+from expirebridge.model.sealing import KeyRing
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
+from expirebridge.store.client import Store
+from expirebridge.store.commands import resealing
+from expirebridge.store.commands.resealing import Replacement
 from tests.kit.colours import asking_one
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.private_keys import K1, K2, key
@@ -49,6 +57,11 @@ async def discard(to: str) -> None:
 
 async def again(to: str) -> None:
     raise Retry("1h", f"{ERROR} {to}")
+
+
+def raw_args(client: redis.Redis, id: str) -> bytes:
+    stored: Any = client.hget(f"expirebridge:task:{id}", "args")
+    return bytes(stored or b"")
 
 
 @pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
@@ -324,3 +337,158 @@ async def test_large_arguments_are_sealed_once_they_are_encoded(
         stored = await asyncio.to_thread(client.hget, f"expirebridge:task:{task.id}", "args")
         assert str(stored).startswith("b'sealed:k1:")
         await witness.until_ended(1, End.SUCCEEDED)
+
+
+@handler(limit=[Limit(1, per="customer"), Limit(100, name="all", fair="plan")], private=True)
+async def limited(to: str, customer: int, plan: str = "free") -> None: ...
+
+
+async def test_lanes_are_chosen_by_values_in_clear(settings: Settings, client: redis.Redis) -> None:
+    async with (
+        AsyncBridge(settings.url, keys=K1) as bridge,
+        listening(replace(settings, keys=K1), limited=limited),
+    ):
+        one = await bridge.make_task("test.limited", [SECRET, 17], "1h", id="a")
+        await bridge.make_task("test.limited", [SECRET], "1h", id="b", kwargs={"customer": "17"})
+        await bridge.make_task("test.other", [SECRET], "1h", id="c")
+        raw = [raw_args(client, id) for id in "abc"]
+        clear = [value.partition(b" ")[2] for value in raw]
+        assert clear == [b'{"customer":"17","plan":"free"}'] * 2 + [b""]
+        assert (await found(bridge, one)).args == [SECRET, 17]
+        given: dict[str, Any] = {"id": "a", "if_exists": "extend"}
+        # Made before its limits were known.
+        client.hset("expirebridge:task:a", "args", raw[0].partition(b" ")[0])
+        again = await bridge.make_task("test.limited", [SECRET, 17], "2h", **given)
+        assert again.outcome == "extended"
+
+
+async def test_a_task_without_such_a_value_is_not_free_of_its_limit(
+    settings: Settings, client: redis.Redis
+) -> None:
+    witness, gate = Witness(), asyncio.Event()
+    running: list[str] = []
+
+    @handler(limit=Limit(1, per="customer"))
+    async def work(customer: str) -> None:
+        running.append(customer)
+        await gate.wait()
+
+    async with (
+        AsyncBridge(settings.url, keys=K1) as bridge,
+        listening(replace(settings, keys=K1, concurrency=10), witness, work=work),
+    ):
+        for number, customer in enumerate("aabb"):
+            await bridge.make_task("test.work", [customer], "1h", id=f"{customer}{number}")
+        tasks = (await bridge.list()).tasks
+        for id in ("x", "y"):
+            await bridge.make_task("test.work", [id], "1h", id=id)
+            sealed = raw_args(client, id)
+            client.hset(f"expirebridge:task:{id}", "args", sealed.partition(b" ")[0])
+        for id in ("x", "y", *(task.id for task in tasks)):
+            await bridge.run_now(id)
+        await witness.until(lambda: len(running) == 3)
+        lanes = {lane.name: lane.held for lane in (await bridge.limits()).lanes}
+        gate.set()
+        await witness.until_ended(2 + len(tasks), End.SUCCEEDED)
+    assert lanes == {
+        "test.work:customer=a": 1,
+        "test.work:customer=b": 1,
+        "test.work:customer=?": 1,
+    }
+
+
+async def test_all_is_sealed_with_the_new_key(
+    settings: Settings, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = Witness()
+    url = settings.url
+
+    @handler(retry=["1h"])
+    async def fail(to: str) -> None:
+        raise ValueError(f"{ERROR} {to} " + "x" * 300)
+
+    async with (
+        AsyncBridge(url, keys=K1) as bridge,
+        listening(replace(settings, keys=K1), witness, send=send, fail=fail),
+    ):
+        sent = await bridge.make_task("test.send", [SECRET], 0)
+        failed = await bridge.make_task("test.fail", [SECRET], 0)
+        await bridge.schedule("nightly", "test.send", [SECRET], every="1d")
+        await witness.until_ended(2)
+        await bridge.run_now(failed.id)
+        await witness.until_ended(3)
+        await bridge.make_tasks(
+            [{"func": "test.send", "args": [n], "delay": "1h"} for n in range(250)]
+        )
+        await bridge.make_task("test.send", [SECRET * 2000], "1h", id="a")
+        client.hset("expirebridge:task:a", "args", raw_args(client, "a") + b' {"to":"x"}')
+        before = (await bridge.list(limit=1000)).tasks
+    with Bridge(url) as plain:
+        plain.make_task("test.send", ["plain"], "1h", id="plain")
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", f"{K2} {K1}")
+    assert invoke_json("reseal", url=url) == {
+        "key": "k2", "examined": 256, "resealed": 250 + 8, "not_opened": {},
+    }  # fmt: skip
+    records = [client.hgetall(name) for name in client.scan_iter("expirebridge:task:*")]
+    records.append(client.hgetall("expirebridge:series:nightly"))
+    assert "sealed:k1" not in str(records)
+    assert "sealed:k2" in str(records)
+    assert raw_args(client, "a").endswith(b' {"to":"x"}')
+    assert raw_args(client, "plain") == b""
+    async with AsyncBridge(url, keys=K2) as bridge:
+        after = (await bridge.list(limit=1000)).tasks
+        assert {task.id: task for task in before} == {
+            task.id: task for task in after if task.id != "plain"
+        }
+        assert (await found(bridge, sent)).result == f"{RESULT} {SECRET} "
+        errors = [entry.error for entry in (await found(bridge, failed)).history if entry.error]
+        assert [error.startswith(f"ValueError: {ERROR}") for error in errors] == [True, True]
+        series = await bridge.get_series("nightly")
+        assert series is not None
+        assert series.args == [SECRET]
+    assert "sealed with key k2 0" in invoke("reseal", url=url)
+
+
+def test_what_no_key_opens_is_counted_and_left(
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h", id="a")
+    before = raw_args(client, "a")
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", K2)
+    out = invoke("reseal", url=url, code=3)
+    assert "1 sealed with key k1, which EXPIREBRIDGE_KEYS lacks or differs" in out
+    assert raw_args(client, "a") == before
+    monkeypatch.delenv("EXPIREBRIDGE_KEYS")
+    with pytest.raises(InvalidSetting, match="give the new key first"):
+        invoke("reseal", url=url)
+
+
+def test_what_changed_meanwhile_is_left(store: Store, bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_task("test.send", ["x" * 600], "1h", id="a")
+    old = raw_args(client, "a")
+    changes = [
+        Replacement("task", "a", "args", b"other", b"lost"),
+        Replacement("task", "gone", "args", b"", b"lost"),
+        Replacement("task", "a", "args", old, b"new"),
+        Replacement("task", "a", "args", old, b"lost"),
+    ]
+    assert store.run(resealing.replace(changes)) == [False, False, True, False]
+    assert raw_args(client, "a") == b"new"
+    assert client.exists("expirebridge:task:gone") == 0
+
+
+def test_the_doctor_names_keys_that_are_missing(store: Store, url: str) -> None:
+    assert store.run(check_keys(None)) is None
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h")
+    fine = store.run(check_keys(KeyRing(f"{K2} {K1}")))
+    assert fine == ok("keys", "1 task is sealed with known keys")
+    for ring in (None, KeyRing(K2)):
+        found = store.run(check_keys(ring))
+        assert found is not None
+        assert (found.level, found.message) == (
+            Level.WARNING,
+            "1 task is sealed with key k1, which EXPIREBRIDGE_KEYS lacks here: a listener without "
+            "it cannot run them",
+        )

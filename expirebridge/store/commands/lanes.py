@@ -1,7 +1,10 @@
 """The calls about limits: what handlers declare, how full the lanes are, what operators change."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+import orjson
 
 from expirebridge.model.lanes import DeclaredLimit, Lane, limit_name_of
 from expirebridge.model.task import Change, LimitListing, from_ms
@@ -51,6 +54,22 @@ def _lane(limits: dict[str, DeclaredLimit], name: bytes, held: int, waiting: int
         waiting=waiting,
         oldest_due=from_ms(due) if due >= 0 else None,
     )
+
+
+def read_lane_arguments() -> Command[dict[str, list[Any]]]:
+    """Read the limits of each function, as `BoundLimit.entry` wrote them."""
+    return script("read_limits", 1, read=_read_entries, route=Everywhere(lambda each: each[0]))
+
+
+def _read_entries(reply: Sequence[Any]) -> dict[str, list[Any]]:
+    fields = {text(name): value for name, value in rows_of(reply[0], 2)}
+    entries: dict[str, list[Any]] = {}
+    for name, value in fields.items():
+        # Another client may have written anything.
+        with contextlib.suppress(ValueError):
+            if name.startswith("f ") and isinstance(read := orjson.loads(value), list):
+                entries[name[2:]] = read
+    return entries
 
 
 def set_weight(limit: str, tenant: str, weight: float) -> Command[None]:

@@ -115,10 +115,14 @@ local limits_of = uses_limits and function(func)
   return limits_read[name] or nil
 end
 
--- The value of an argument, for the name of a lane. Nobody here can read arguments that a codec encoded: all such
--- tasks share one lane.
+-- The value of an argument, for the name of a lane. Nobody here can read arguments that are sealed, or that a codec
+-- encoded: their producer wrote the value behind them, or else they share one lane.
 local value_of_argument = uses_limits and function(args, place, parameter, default)
-  if string.find(args, '^%l+:') then return '?' end
+  if string.find(args, '^%l+:') then
+    local clear = string.match(args, '^%S+ (.*)$')
+    local value = clear and find_argument(clear, -1, parameter)
+    return value and value_of_lane(value) or '?'
+  end
   local json = argument_of(args, tonumber(place) or -1, parameter)
   return json and value_of_lane(json) or type(default) == 'string' and default or ''
 end

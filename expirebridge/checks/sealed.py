@@ -1,0 +1,48 @@
+"""Checks whether the keys are there with which tasks are sealed."""
+
+from collections import Counter
+from functools import partial
+
+from expirebridge.checks.finding import Finding, ok, warning
+from expirebridge.checks.work import plural
+from expirebridge.model.sealing import KeyRing
+from expirebridge.model.task import State
+from expirebridge.producer.resealing import key_names_in
+from expirebridge.store.commands.call import Steps
+from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.resealing import record_page
+
+_SAMPLE = 1000
+_STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
+
+
+def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
+    """Check whether EXPIREBRIDGE_KEYS has the keys of the arguments of tasks that are to run.
+
+    None if none is sealed. Only the first thousand of each state are looked at.
+    """
+    counts = Counter[str]()
+    for state in _STATES:
+        pages = Pages(partial(record_page, state))
+        examined = 0
+        while examined < _SAMPLE and (page := (yield from pages.next())):
+            examined += page.examined
+            for _, record in page.records:
+                counts.update(key_names_in(record.get("args", b"")))
+    if not counts:
+        return None
+    here = key_ring.names if key_ring is not None else frozenset[str]()
+    lacking = {name: count for name, count in sorted(counts.items()) if name not in here}
+    if not lacking:
+        return ok(
+            "keys", f"{plural(counts.total(), 'task is', 'tasks are')} sealed with known keys"
+        )
+    named = ", ".join(
+        f"{plural(count, 'task is', 'tasks are')} sealed with key {name}"
+        for name, count in lacking.items()
+    )
+    return warning(
+        "keys",
+        f"{named}, which EXPIREBRIDGE_KEYS lacks here: a listener without it cannot run them",
+        "give listeners the key, and doctor as well; or seal with another one: expirebridge reseal",
+    )

@@ -1,0 +1,54 @@
+"""The command `reseal`: seals with a new key what was sealed with an old one."""
+
+from contextlib import closing
+
+import typer
+
+from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Prefix, Url
+from expirebridge.cli.output import print_json, print_line
+from expirebridge.cli.stats import store_of
+from expirebridge.errors import InvalidSetting
+from expirebridge.producer.resealing import Resealed
+from expirebridge.producer.resealing import reseal as reseal_once
+from expirebridge.settings import Settings
+
+
+def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
+    """Seal with the first key of EXPIREBRIDGE_KEYS what is sealed with another of them.
+
+    Walks over all tasks and series until nothing is left to do. Each is changed only if it is still
+    what was read, so tasks may be made and run meanwhile, and you can interrupt and repeat it.
+    Exits with 3 if something is sealed with a key that EXPIREBRIDGE_KEYS lacks.
+
+    Example: EXPIREBRIDGE_KEYS="new:... old:..." expirebridge reseal
+    """
+    settings = Settings.read(url=url, prefix=prefix)
+    key_ring = settings.key_ring
+    if key_ring is None:
+        raise InvalidSetting("EXPIREBRIDGE_KEYS: give the new key first, then the old ones")
+    total = 0
+    with closing(store_of(settings)) as store:
+        while True:
+            done = store.run(reseal_once(key_ring))
+            total += done.resealed
+            if not done.resealed and not done.changed:
+                break
+    if as_json:
+        print_json(
+            {
+                "key": key_ring.first,
+                "examined": done.examined,
+                "resealed": total,
+                "not_opened": done.not_opened,
+            }
+        )
+    else:
+        _print(done, total, key_ring.first)
+    if done.not_opened:
+        raise typer.Exit(NOT_POSSIBLE)
+
+
+def _print(done: Resealed, total: int, key: str) -> None:
+    print_line(f"examined {done.examined:,}   sealed with key {key} {total:,}")
+    for name, count in sorted(done.not_opened.items()):
+        print_line(f"- {count:,} sealed with key {name}, which EXPIREBRIDGE_KEYS lacks or differs")

@@ -1,0 +1,118 @@
+"""Seals with the first key what was sealed with another one, after keys were changed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from expirebridge.model.sealing import MARK, SEALED, Content, KeyRing, NotOpened, key_of
+from expirebridge.model.task import State
+from expirebridge.store.commands import resealing
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import Steps
+from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.resealing import Replacement
+
+_AT_ONCE = 512 * 1024
+"""Bytes that one request replaces, about."""
+
+
+@dataclass(slots=True)
+class Resealed:
+    """What a walk over all tasks and series found and did."""
+
+    examined: int = 0
+    """Tasks and series that were looked at."""
+    resealed: int = 0
+    """Fields that were sealed with the first key."""
+    changed: int = 0
+    """Fields that changed meanwhile, and were left as they are."""
+    not_opened: dict[str, int] = field(default_factory=dict)
+    """Fields that no key opens, by the name of the key with which they are sealed."""
+
+
+def reseal(key_ring: KeyRing) -> Steps[Resealed]:
+    """Seal everything with the first key, by one walk over all tasks and series.
+
+    Each field is replaced only if it is still what was read, so this can be interrupted, and
+    repeated. A task that changes its state meanwhile may be passed over: walk again until nothing
+    is left to do.
+    """
+    done = Resealed()
+    for state in State:
+        pages = Pages(partial(resealing.record_page, state))
+        while page := (yield from pages.next()):
+            done.examined += page.examined
+            found = [
+                one
+                for id, record in page.records
+                for one in _of(done, key_ring, "task", id, record)
+            ]
+            yield from _replace(done, found)
+    listing = Pages(lambda cursor: series_commands.series_page(cursor, 1.0))
+    while series := (yield from listing.next()):
+        done.examined += len(series.series)
+        found = [
+            one
+            for each in series.series
+            for one in _of(done, key_ring, "series", each.id, each.record)
+        ]
+        yield from _replace(done, found)
+    return done
+
+
+def _replace(done: Resealed, found: list[Replacement]) -> Steps[None]:
+    """Replace fields, in requests that are not too large."""
+    while found:
+        size, count = 0, 0
+        while count < len(found) and (not count or size + len(found[count].new) <= _AT_ONCE):
+            size += len(found[count].new)
+            count += 1
+        replaced = yield from resealing.replace(found[:count])
+        done.resealed += sum(replaced)
+        done.changed += len(replaced) - sum(replaced)
+        found = found[count:]
+
+
+def key_names_in(stored: bytes) -> set[str]:
+    """The names of the keys with which parts of a field are sealed."""
+    if MARK not in stored:
+        return set()
+    return {found[1].decode() for found in SEALED.finditer(stored)}
+
+
+def _of(
+    done: Resealed, key_ring: KeyRing, kind: str, id: str, record: Mapping[str, bytes]
+) -> Iterator[Replacement]:
+    """The fields of one record that are sealed with another key than the first."""
+    for name, seal_again in _FIELDS.items():
+        stored = record.get(name, b"")
+        names = key_names_in(stored)
+        if names <= {key_ring.first}:
+            continue
+        try:
+            yield Replacement(kind, id, name, stored, seal_again(key_ring, id, stored))
+        except NotOpened:
+            key = key_of(stored) or min(names - {key_ring.first})
+            done.not_opened[key] = done.not_opened.get(key, 0) + 1
+
+
+def _arguments(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+    body, space, clear = stored.partition(b" ")
+    plain = key_ring.open(body, id, Content.ARGUMENTS)
+    return key_ring.seal(plain, id, Content.ARGUMENTS) + space + clear
+
+
+def _result(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+    return key_ring.seal(key_ring.open(stored, id, Content.RESULT), id, Content.RESULT)
+
+
+def _error(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+    plain = key_ring.open(stored.partition(b"\n")[0], id, Content.ERROR)
+    return key_ring.seal_error(plain, id)
+
+
+def _history(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+    return SEALED.sub(lambda line: _error(key_ring, id, line[0]), stored)
+
+
+_FIELDS = {"args": _arguments, "result": _result, "error": _error, "history": _history}
