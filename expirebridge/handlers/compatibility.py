@@ -50,7 +50,7 @@ class Arguments(NamedTuple):
 
 
 _HIDDEN = Arguments(-1, ())
-"""Stands for arguments that a codec encoded: they may fit."""
+"""Stands for arguments that a codec encoded, or that are sealed: they may fit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,7 +141,9 @@ class Comparison:
                 lambda _, handler: hasattr(handler.function, "__wrapped__"),
             ),
             self._blind_spot("no signature that can be read", lambda shape, _: not shape.known),
-            self._blind_spot("encoded arguments", lambda shape, _: shape.known, hidden=True),
+            self._blind_spot(
+                "encoded or sealed arguments", lambda shape, _: shape.known, hidden=True
+            ),
         ]
         return [spot for spot in spots if spot.count]
 

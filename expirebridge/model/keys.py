@@ -24,6 +24,8 @@ from expirebridge.errors import InvalidTask
 
 MAX_ARGS = 64 * 1024
 """The most bytes of arguments that a task may have."""
+MAX_HIDDEN = 2 * MAX_ARGS
+"""The most bytes that sealed or encoded arguments have in a record."""
 MAX_ARGS_IN_KEY = 512
 """Up to this many bytes, arguments are part of the key's name; longer ones are in the record."""
 MAX_FUNC = 200
@@ -252,7 +254,7 @@ def is_hidden(stored: bytes) -> bool:
 
     Behind a space, they may have an object with the values that choose the lanes of limits.
     """
-    return _HIDDEN.fullmatch(stored) is not None
+    return len(stored) <= MAX_HIDDEN and _HIDDEN.fullmatch(stored) is not None
 
 
 def _check_integers(encoded: bytes) -> None:

@@ -28,6 +28,7 @@ from expirebridge.web.http_connection import MOST_CONNECTIONS
 from expirebridge.web.live import MAX_STREAMS
 from tests.browser.serving import OWN, Asking
 from tests.kit.half_open import half_open, until_closed
+from tests.kit.private_keys import K1
 from tests.kit.processes import COMMAND, PATIENCE, run
 
 STATIC = Path(web.__file__).parent / "static"
@@ -330,6 +331,22 @@ async def test_arguments_are_shown_only_if_asked_for_and_may_be_hidden(
     for redact in (web.without_arguments, lambda task: replace(task, args=("***",))):
         async with asking(redact=redact) as client:
             assert "pass-word" not in (await client.get("/task/arguments?id=a")).text
+
+
+async def test_sealed_arguments_are_shown_with_their_key_only(
+    asking: Asking, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncBridge(url, keys=K1) as sealing:
+        await sealing.make_task("mail.send", ["pass-word"], 60, id="a")
+    async with asking() as client:
+        page = (await client.get("/task/arguments?id=a")).text
+        assert "(sealed with key k1)" in page
+        assert "pass-word" not in page
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", K1)
+    async with asking() as client:
+        assert "pass-word" in (await client.get("/task/arguments?id=a")).text
+        for page in ("/", "/tasks", "/task?id=a"):
+            assert "pass-word" not in (await client.get(page)).text
 
 
 @contextlib.contextmanager

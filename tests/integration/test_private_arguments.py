@@ -23,6 +23,7 @@ from expirebridge import (
     State,
     TaskDiffers,
     handler,
+    make_task,
 )
 from expirebridge.checks.finding import Level, ok
 from expirebridge.checks.sealed import check_keys
@@ -33,6 +34,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import resealing
 from expirebridge.store.commands.resealing import Replacement
+from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.private_keys import K1, K2, key
@@ -492,3 +494,17 @@ def test_the_doctor_names_keys_that_are_missing(store: Store, url: str) -> None:
             "1 task is sealed with key k1, which EXPIREBRIDGE_KEYS lacks here: a listener without "
             "it cannot run them",
         )
+
+
+def test_time_travel_opens_and_seals(
+    url: str, monkeypatch: pytest.MonkeyPatch, client: redis.Redis
+) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", K1)
+    with Clock(url, handlers={"test.send": send, "test.discard": discard}) as clock:
+        make_task("test.send", [SECRET], "1h", id="a")
+        make_task("test.discard", [SECRET], "2h", id="b")
+        clock.assert_made("test.send", args=[SECRET])
+        sent, discarded = clock.travel("1d", raising=False)
+        assert (sent.task.args, sent.result) == ([SECRET], f"{RESULT} {SECRET} ")
+        assert discarded.reason == f"{ERROR} {SECRET}"
+        assert "secret" not in str([client.hgetall(f"expirebridge:task:{id}") for id in "ab"])
