@@ -5,21 +5,21 @@ from functools import partial
 
 from expirebridge.checks.finding import Finding, ok, warning
 from expirebridge.checks.work import plural
-from expirebridge.model.sealing import KeyRing
+from expirebridge.model.sealing import KeyRing, key_of
 from expirebridge.model.task import State
-from expirebridge.producer.resealing import key_names_in
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.resealing import record_page
 
-_SAMPLE = 1000
+_SAMPLE = 100
 _STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
 
 
 def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
     """Check whether EXPIREBRIDGE_KEYS has the keys of the arguments of tasks that are to run.
 
-    None if none is sealed. Only the first thousand of each state are looked at.
+    None if none is sealed. Only the first hundred of each state are looked at: arguments may be
+    large.
     """
     counts = Counter[str]()
     for state in _STATES:
@@ -28,7 +28,8 @@ def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
         while examined < _SAMPLE and (page := (yield from pages.next())):
             examined += page.examined
             for _, record in page.records:
-                counts.update(key_names_in(record.get("args", b"")))
+                if (name := key_of(record.get("args", b""))) is not None:
+                    counts[name] += 1
     if not counts:
         return None
     here = key_ring.names if key_ring is not None else frozenset[str]()

@@ -7,6 +7,7 @@ same text for the same arguments of the same task, so that `if_exists="extend"` 
 import functools
 import re
 from binascii import Error, a2b_base64, b2a_base64
+from collections.abc import Callable
 from enum import StrEnum
 
 from expirebridge.errors import InvalidSetting
@@ -19,7 +20,9 @@ SEALED = re.compile(rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})")
 """Sealed text, with the name of its key, and its base64."""
 _KEY = re.compile(r"([A-Za-z0-9_-]{1,32}):(\S+)")
 _SIZES = {32, 48, 64}
-_TICK = re.compile(r"@[0-9]+\Z")
+_LINE = re.compile(rb"(?m)^((?:\S+ ){5})(" + SEALED.pattern + rb")$")
+"""A line of a history whose error is sealed; see history.lua."""
+_TICK = re.compile(r"(?:@[0-9]+)+\Z")
 _ADVICE = "write name:base64, the base64 of 32, 48 or 64 random bytes; separate keys by spaces"
 
 
@@ -128,9 +131,25 @@ def key_of(stored: bytes) -> str | None:
 
 def note_of(stored: bytes) -> str:
     """What is shown in place of what was sealed and is not opened."""
-    return f"(sealed with key {key_of(stored)})"
+    name = key_of(stored)
+    return "(sealed, and damaged)" if name is None else f"(sealed with key {name})"
+
+
+def keys_of_history(history: bytes) -> set[str]:
+    """The names of the keys with which errors in a history are sealed."""
+    return {found[3].decode() for found in _LINE.finditer(history)} if MARK in history else set()
+
+
+def replace_in_history(history: bytes, replace: Callable[[bytes], bytes]) -> bytes:
+    """Replace each sealed error in a history."""
+    if MARK not in history:
+        return history
+    return _LINE.sub(lambda line: line[1] + replace(line[2]), history)
 
 
 def _bound_to(id: str, content: Content) -> list[bytes]:
-    """The associated data. A tick, `<series>@<ms>`, has what was sealed for its series."""
+    """The associated data. A tick, `<series>@<ms>`, has what was sealed for its series.
+
+    The id of a series may end so, too.
+    """
     return [b"expirebridge", content.encode(), _TICK.sub("", id).encode()]

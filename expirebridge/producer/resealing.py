@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from expirebridge.model.sealing import MARK, SEALED, Content, KeyRing, NotOpened, key_of
+from expirebridge.model.sealing import (
+    Content,
+    KeyRing,
+    NotOpened,
+    key_of,
+    keys_of_history,
+    replace_in_history,
+)
 from expirebridge.model.task import State
 from expirebridge.store.commands import resealing
 from expirebridge.store.commands import series as series_commands
@@ -73,26 +80,23 @@ def _replace(done: Resealed, found: list[Replacement]) -> Steps[None]:
         found = found[count:]
 
 
-def key_names_in(stored: bytes) -> set[str]:
-    """The names of the keys with which parts of a field are sealed."""
-    if MARK not in stored:
-        return set()
-    return {found[1].decode() for found in SEALED.finditer(stored)}
-
-
 def _of(
     done: Resealed, key_ring: KeyRing, kind: str, id: str, record: Mapping[str, bytes]
 ) -> Iterator[Replacement]:
     """The fields of one record that are sealed with another key than the first."""
     for name, seal_again in _FIELDS.items():
         stored = record.get(name, b"")
-        names = key_names_in(stored)
-        if names <= {key_ring.first}:
+        one = key_of(stored)
+        names = (
+            keys_of_history(stored) if name == "history" else {one} if one is not None else set()
+        )
+        others = names - {key_ring.first}
+        if not others:
             continue
         try:
             yield Replacement(kind, id, name, stored, seal_again(key_ring, id, stored))
         except NotOpened:
-            key = key_of(stored) or min(names - {key_ring.first})
+            key = min(others)
             done.not_opened[key] = done.not_opened.get(key, 0) + 1
 
 
@@ -112,7 +116,7 @@ def _error(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
 
 
 def _history(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
-    return SEALED.sub(lambda line: _error(key_ring, id, line[0]), stored)
+    return replace_in_history(stored, lambda sealed: _error(key_ring, id, sealed))
 
 
 _FIELDS = {"args": _arguments, "result": _result, "error": _error, "history": _history}

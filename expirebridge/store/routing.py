@@ -27,6 +27,7 @@ from expirebridge.store.commands.call import (
     IfAvailable,
     Joined,
     OfId,
+    Outside,
     Runnable,
     Steps,
 )
@@ -57,8 +58,8 @@ class _Ask(Protocol):
 class _Raw:
     """A call whose reply stays raw: the steps that yielded it read it."""
 
-    def __init__(self, call: Command[Any]) -> None:
-        self._call = call
+    def __init__(self, call: Command[Any] | Outside[Any]) -> None:
+        self._call: Any = call
 
     def __iter__(self) -> Steps[Any]:
         return (yield self._call)
@@ -113,7 +114,7 @@ class _Run:
         self._nodes = dict[int, object]()
         """The node of each partition at its last request: it may have moved since."""
 
-    def answer(self, call: Command[Any]) -> Requests[Any]:
+    def answer(self, call: Command[Any] | Outside[Any]) -> Requests[Any]:
         """Route one call, and return the answer."""
         routing = self._routing
         if call is PARTITIONS:
@@ -122,6 +123,8 @@ class _Run:
             return tuple(self._left_out[number] for number in sorted(self._left_out))
         if call is UNAVAILABLE:
             return self._unavailable.numbers(routing.layout)
+        if isinstance(call, Outside):  # any store calls it: no partition is asked
+            return (yield Request(routing.layout, 0, _Raw(call)))
         sure = False
         while True:
             layout = routing.layout

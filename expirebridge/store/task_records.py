@@ -10,7 +10,15 @@ import orjson
 from expirebridge.model.codec import encoded_in
 from expirebridge.model.keys import IN_RECORD, decode_args
 from expirebridge.model.lateness import LateCause, Lateness
-from expirebridge.model.sealing import MARK, SEALED, Content, KeyRing, NotOpened, key_of, note_of
+from expirebridge.model.sealing import (
+    MARK,
+    Content,
+    KeyRing,
+    NotOpened,
+    key_of,
+    note_of,
+    replace_in_history,
+)
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms
 from expirebridge.store.lane_records import place_from
 
@@ -350,7 +358,9 @@ def _encoded(stored: bytes) -> str:
 def opened(stored: bytes, id: str, content: Content, key_ring: KeyRing | None) -> bytes:
     """Open what was sealed. Raises NotOpened, also without keys."""
     if key_ring is None:
-        raise NotOpened(f"it is sealed with key {key_of(stored)}, and there are no keys here")
+        name = key_of(stored)
+        fault = "damaged" if name is None else f"sealed with key {name}, and there are no keys here"
+        raise NotOpened(f"it is {fault}")
     return key_ring.open(stored, id, content)
 
 
@@ -369,9 +379,9 @@ def _open_texts(record: dict[str, bytes], id: str, key_ring: KeyRing | None) -> 
     """Open the result and the errors of a record, or put notes in their places."""
     if error := record.get("error"):
         record["error"] = error_of(error, id, key_ring)
-    if MARK in (history := record.get("history", b"")):
-        record["history"] = SEALED.sub(
-            lambda line: error_of(line[0], id, key_ring).rpartition(b"\n")[2], history
+    if history := record.get("history"):
+        record["history"] = replace_in_history(
+            history, lambda sealed: error_of(sealed, id, key_ring).rpartition(b"\n")[2]
         )
     if (result := record.get("result", b"")).startswith(MARK):
         try:

@@ -12,8 +12,10 @@ from expirebridge.model.sealing import (
     KeyRing,
     NotOpened,
     key_of,
+    keys_of_history,
     note_of,
     parse_keys,
+    replace_in_history,
 )
 from expirebridge.settings import Settings
 from tests.kit.private_keys import K1, K2, key
@@ -39,9 +41,23 @@ def test_all_keys_open_and_the_first_seals() -> None:
     assert RING.open(sealed, "a", Content.ARGUMENTS) == PLAIN
 
 
-def test_the_ticks_of_a_series_have_what_was_sealed_for_it() -> None:
-    sealed = RING.seal(PLAIN, "nightly", Content.ARGUMENTS)
-    assert RING.open(sealed, "nightly@1795253566123", Content.ARGUMENTS) == PLAIN
+@pytest.mark.parametrize("series", ["nightly", "tenant@17", "a@1@2"])
+def test_the_ticks_of_a_series_have_what_was_sealed_for_it(series: str) -> None:
+    sealed = RING.seal(PLAIN, series, Content.ARGUMENTS)
+    assert RING.open(sealed, f"{series}@1795253566123", Content.ARGUMENTS) == PLAIN
+
+
+def test_only_whole_errors_of_a_history_are_taken_for_sealed_ones() -> None:
+    sealed = RING.seal_error(b"boom", "a")
+    lines = [
+        b"1795253566123 retry 1 1795253566000 1 " + sealed,
+        b"1795253566123 retry 2 1795253566000 1 it says " + sealed,
+        b"1795253566123 put_off 1795253566000 1795253567000 1",
+    ]
+    history = b"\n".join(lines) + b"\n"
+    assert keys_of_history(history) == {"k1"}
+    opened = replace_in_history(history, lambda one: RING.open(one, "a", Content.ERROR))
+    assert opened == history.replace(sealed, b"boom", 1)
 
 
 SEALED = RING.seal(PLAIN, "a", Content.ARGUMENTS)

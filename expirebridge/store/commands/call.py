@@ -208,7 +208,6 @@ class Outside(Generic[T]):
     """
 
     function: Callable[[], T]
-    route: None = None
 
     def call(self) -> tuple[T | None, Exception | None]:
         """Call the function. Its error is no fault of the server, and so it is not raised here."""
