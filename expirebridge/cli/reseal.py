@@ -12,13 +12,17 @@ from expirebridge.producer.resealing import Resealed
 from expirebridge.producer.resealing import reseal as reseal_once
 from expirebridge.settings import Settings
 
+MOST_WALKS = 10
+"""Walks of one call: after that, programs go on sealing with an old key."""
+
 
 def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
     """Seal with the first key of EXPIREBRIDGE_KEYS what is sealed with another of them.
 
     Walks over all tasks and series until nothing is left to do. Each is changed only if it is still
     what was read, so tasks may be made and run meanwhile, and you can interrupt and repeat it.
-    Exits with 3 if something is sealed with a key that EXPIREBRIDGE_KEYS lacks.
+    Exits with 3 if something is sealed with a key that EXPIREBRIDGE_KEYS lacks, or if programs go
+    on sealing with an old one.
 
     Example: EXPIREBRIDGE_KEYS="new:... old:..." expirebridge reseal
     """
@@ -26,13 +30,11 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
     key_ring = settings.key_ring
     if key_ring is None:
         raise InvalidSetting("EXPIREBRIDGE_KEYS: give the new key first, then the old ones")
-    total = 0
+    walks: list[Resealed] = []
     with closing(store_of(settings)) as store:
-        while True:
-            done = store.run(reseal_once(key_ring))
-            total += done.resealed
-            if not done.resealed and not done.changed:
-                break
+        while not walks or (walks[-1].is_to_repeat and len(walks) < MOST_WALKS):
+            walks.append(store.run(reseal_once(key_ring)))
+    done, total = walks[-1], sum(walk.resealed for walk in walks)
     if as_json:
         print_json(
             {
@@ -40,15 +42,18 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
                 "examined": done.examined,
                 "resealed": total,
                 "not_opened": done.not_opened,
+                "complete": not done.is_to_repeat,
             }
         )
     else:
         _print(done, total, key_ring.first)
-    if done.not_opened:
+    if done.not_opened or done.is_to_repeat:
         raise typer.Exit(NOT_POSSIBLE)
 
 
 def _print(done: Resealed, total: int, key: str) -> None:
     print_line(f"examined {done.examined:,}   sealed with key {key} {total:,}")
+    if done.is_to_repeat:
+        print_line("- old keys sealed more meanwhile: once no producer does, run this again")
     for name, count in sorted(done.not_opened.items()):
         print_line(f"- {count:,} sealed with key {name}, which EXPIREBRIDGE_KEYS lacks or differs")

@@ -36,6 +36,11 @@ class Resealed:
     not_opened: dict[str, int] = field(default_factory=dict)
     """Fields that no key opens, by the name of the key with which they are sealed."""
 
+    @property
+    def is_to_repeat(self) -> bool:
+        """True if another walk may find more: tasks change their states meanwhile."""
+        return bool(self.resealed or self.changed)
+
 
 def reseal(key_ring: KeyRing) -> Steps[Resealed]:
     """Seal everything with the first key, by one walk over all tasks and series.

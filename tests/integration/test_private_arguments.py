@@ -27,12 +27,15 @@ from expirebridge import (
 )
 from expirebridge.checks.finding import Level, ok
 from expirebridge.checks.sealed import check_keys
+from expirebridge.cli import reseal as cli_reseal
 from expirebridge.hooks import End
 from expirebridge.model.sealing import KeyRing
 from expirebridge.observe.logs import log_event
+from expirebridge.producer.resealing import Resealed, reseal
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import resealing
+from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.resealing import Replacement
 from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
@@ -430,7 +433,7 @@ async def test_all_is_sealed_with_the_new_key(
         plain.make_task("test.send", ["sealed:k1:AAAA" * 50], "1h", id="plain-2")
     monkeypatch.setenv("EXPIREBRIDGE_KEYS", f"{K2} {K1}")
     assert invoke_json("reseal", url=url) == {
-        "key": "k2", "examined": 257, "resealed": 250 + 8, "not_opened": {},
+        "key": "k2", "examined": 257, "resealed": 250 + 8, "not_opened": {}, "complete": True,
     }  # fmt: skip
     records = [client.hgetall(name) for name in client.scan_iter("expirebridge:task:*")]
     records.append(client.hgetall("expirebridge:series:nightly"))
@@ -449,6 +452,22 @@ async def test_all_is_sealed_with_the_new_key(
         assert series is not None
         assert series.args == [SECRET]
     assert "sealed with key k2 0" in invoke("reseal", url=url)
+
+
+def test_what_is_sealed_again_and_again_is_left_after_some_walks(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", f"{K2} {K1}")
+    with Bridge(url, keys=K1) as bridge:
+
+        def walk(key_ring: KeyRing) -> Steps[Resealed]:
+            bridge.make_task("test.send", [SECRET], "1h")  # a program that still has the old key
+            return (yield from reseal(key_ring))
+
+        monkeypatch.setattr(cli_reseal, "reseal_once", walk)
+        out = invoke("reseal", url=url, code=3)
+    assert "examined 10   sealed with key k2 10" in out
+    assert "once no producer does, run this again" in out
 
 
 def test_what_no_key_opens_is_counted_and_left(
