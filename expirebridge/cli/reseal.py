@@ -27,11 +27,11 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
     Example: EXPIREBRIDGE_KEYS="new:... old:..." expirebridge reseal
     """
     settings = Settings.read(url=url, prefix=prefix)
-    key_ring = settings.key_ring
-    if key_ring is None:
-        raise InvalidSetting("EXPIREBRIDGE_KEYS: give the new key first, then the old ones")
     walks: list[Resealed] = []
     with closing(store_of(settings)) as store:
+        key_ring = settings.key_ring
+        if key_ring is None:
+            raise InvalidSetting("EXPIREBRIDGE_KEYS: give the new key first, then the old ones")
         while not walks or (walks[-1].is_to_repeat and len(walks) < MOST_WALKS):
             walks.append(store.run(reseal_once(key_ring)))
     done, total = walks[-1], sum(walk.resealed for walk in walks)

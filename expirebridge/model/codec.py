@@ -96,4 +96,4 @@ def encoded_in(args: bytes) -> bytes | None:
 
 
 def _unusable(given: str, fault: str) -> InvalidSetting:
-    return InvalidSetting(fault, setting="codec", value=given)
+    return InvalidSetting(f"codec={given!r}: {fault}")

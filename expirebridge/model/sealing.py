@@ -114,9 +114,9 @@ def parse_keys(text: object) -> dict[str, bytes]:
         except ValueError:
             key = b""
         if found is None or len(key) not in _SIZES:
-            raise InvalidSetting(f"keys: key {place} is none: {_ADVICE}")
+            raise InvalidSetting(f"keys: number {place} is no key: {_ADVICE}")
         if found[1] in keys:
-            raise InvalidSetting(f"keys: key {place} has the name of another, {found[1]!r}")
+            raise InvalidSetting(f"keys: number {place} has the name of another, {found[1]!r}")
         keys[found[1]] = key
     if not keys:
         raise InvalidSetting(f"keys: there is none: {_ADVICE}")

@@ -103,11 +103,11 @@ def test_a_short_error_is_one_line() -> None:
     ("text", "fault"),
     [
         ("", "there is none"),
-        ("k1", "key 1 is none"),
-        (f"{K1} k2:AAAA", "key 2 is none"),
-        (f"{K1} k2:no-base64", "key 2 is none"),
-        (f"{K1},{K1}", "key 2 has the name of another, 'k1'"),
-        (f"a b:{K1}", "key 1 is none"),
+        ("k1", "number 1 is no key"),
+        (f"{K1} k2:AAAA", "number 2 is no key"),
+        (f"{K1} k2:no-base64", "number 2 is no key"),
+        (f"{K1},{K1}", "number 2 has the name of another, 'k1'"),
+        (f"a b:{K1}", "number 1 is no key"),
     ],
 )
 def test_what_are_no_keys_is_refused_and_not_shown(
