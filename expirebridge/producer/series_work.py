@@ -22,7 +22,7 @@ from expirebridge.producer.listing import (
     rows_of_each,
     take,
 )
-from expirebridge.producer.new_task import Func, call_of
+from expirebridge.producer.new_task import Func, call_of, is_private
 from expirebridge.producer.unknown_functions import UnknownFunctions
 from expirebridge.series.definition import put, put_new
 from expirebridge.series.records import read_schedule
@@ -71,6 +71,11 @@ def spec_from(
 ) -> SeriesSpec:
     """Check the arguments of `schedule`. What says when it has its ticks goes to `schedule_of`."""
     name, encoded = call_of(folder, func, args, kwargs)
+    if is_private(func) and not writer.seals:
+        raise InvalidTask(
+            f"func={name!r}: the ticks of a series keep private arguments out of their keys' names "
+            "only if they are sealed: give keys (EXPIREBRIDGE_KEYS)"
+        )
     return SeriesSpec(
         id=check_series_id(id),
         func=name,

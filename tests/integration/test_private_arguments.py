@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import redis
 from expirebridge import (
     AsyncBridge,
     Bridge,
+    Call,
     Discard,
     InvalidSetting,
     InvalidTask,
@@ -28,6 +30,7 @@ from expirebridge import (
 from expirebridge.checks.finding import Level, ok
 from expirebridge.checks.sealed import check_keys
 from expirebridge.cli import reseal as cli_reseal
+from expirebridge.handlers import Registry
 from expirebridge.hooks import End
 from expirebridge.model.sealing import KeyRing
 from expirebridge.observe.logs import log_event
@@ -40,6 +43,7 @@ from expirebridge.store.commands.resealing import Replacement
 from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
 from tests.kit.invoked import invoke, invoke_json
+from tests.kit.modules import forgotten, put
 from tests.kit.private_keys import K1, K2, key
 from tests.kit.steps import found
 from tests.kit.witness import Witness, listening
@@ -270,11 +274,7 @@ def test_extend_compares_what_is_sealed(url: str) -> None:
         assert bridge.make_task("test.x", [], "2h", id="a", if_exists="keep").args == [SECRET]
 
 
-@handler(private=True)
-def private(to: str) -> None: ...
-
-
-def test_a_private_handler_s_arguments_are_in_no_key(bridge: Bridge) -> None:
+def test_private_arguments_are_in_no_key(bridge: Bridge) -> None:
     settings: dict[str, Any] = {"delay": "1h"}
     names = [
         bridge.make_task("test.send", [SECRET], private=True, **settings).key,
@@ -287,6 +287,36 @@ def test_a_private_handler_s_arguments_are_in_no_key(bridge: Bridge) -> None:
     assert read.args == [SECRET]
     with pytest.raises(InvalidTask, match="private='yes': True or False"):
         bridge.make_task("test.send", [SECRET], private="yes", **settings)  # type: ignore[arg-type]
+
+
+def test_a_private_handler_s_series_needs_keys(url: str, tmp_path: Path) -> None:
+    with forgotten(tmp_path):
+        put(tmp_path, "tasks/__init__.py", "")
+        put(
+            tmp_path,
+            "tasks/mail.py",
+            """
+            from expirebridge import handler
+
+            @handler(private=True)
+            def send(to): ...
+            """,
+        )
+        sys.path.insert(0, str(tmp_path))
+        registry = Registry.load(tmp_path / "tasks")
+        [mail] = registry
+        folder = str(tmp_path / "tasks")
+        with Bridge(url, tasks=folder) as bridge:
+            task = bridge.make_task(mail.function, [SECRET], "1h")
+            assert task.key.endswith(b":?mail.send?@")
+            called: Any = Call(mail.function, SECRET)
+            assert bridge.make_task(called, delay="1h").key.endswith(b":?mail.send?@")
+            with pytest.raises(InvalidTask, match="private arguments are never in the name"):
+                bridge.key_of("a", mail.function, [SECRET])
+            with pytest.raises(InvalidTask, match="only if they are sealed: give keys"):
+                bridge.schedule("s", mail.function, [SECRET], every="1h")
+        with Bridge(url, tasks=folder, keys=K1) as bridge:
+            assert bridge.schedule("s", mail.function, [SECRET], every="1h").args == [SECRET]
 
 
 def test_a_name_that_would_show_them_is_refused(url: str) -> None:

@@ -184,6 +184,8 @@ class Invoker:
         except TimeoutError:
             reason = f"its codec did not decode its arguments in {attempt.limit:g} s"
             return attempt.after(DecodingFailed(reason))
+        if attempt.stopped:
+            raise asyncio.CancelledError  # Python 3.11 forgets it if both come at once
         if error is None:
             return attempt.take_arguments(decoded)
         if isinstance(error, Retry | Snooze | Busy | Discard):
