@@ -50,14 +50,19 @@ class ArgumentWriter:
         args = new.fields.get("args")
         if self.is_plain or not isinstance(args, bytes):
             return new
+        stored = yield from self.stored(split_call(new.call)[0], new.id, args)
+        return new._replace(fields=new.fields | {"args": stored})
+
+    def stored(self, func: str, id: str, args: bytes) -> Steps[bytes]:
+        """Return arguments of a task, JSON, as its record holds them. Raises as `write`."""
         stored = args
         if self._codec is not None and len(args) > keys.MAX_ARGS:
             codec = load_codec(self._codec)
-            stored = yield from Outside(functools.partial(encode_large, codec, args, new.id))
-        stored = self.sealed(stored, new.id)
+            stored = yield from Outside(functools.partial(encode_large, codec, args, id))
+        stored = self.sealed(stored, id)
         if stored is not args:
-            stored += yield from self._clear_values.of(split_call(new.call)[0], args)
-        return new._replace(fields=new.fields | {"args": stored})
+            stored += yield from self._clear_values.of(func, args)
+        return stored
 
     def sealed(self, args: bytes, id: str) -> bytes:
         """Return arguments sealed for a task or a series, if there is a key."""

@@ -42,14 +42,15 @@ class EditingOperations(OperationGroup):
         now, nothing is done, and the answer is unchanged.
 
         Raises InvalidTask for an illegal id; for arguments that JSON cannot hold, or that fit none
-        of the signatures that live listeners declare; and for a task of a ledger, whose arguments
-        are in its row.
+        of the signatures that live listeners declare; for a task of a ledger, whose arguments are
+        in its row; and for arguments that a codec encoded, or that are sealed with a key that the
+        bridge has not.
         """
         keys.check_id(id)
         if args is None and kwargs is None:
             raise InvalidTask("give args, kwargs, or both: what you do not give stays as it is")
         while True:
-            found = yield from editing.read_task(id)
+            found = yield from editing.read_task(id, self._settings.key_ring)
             if found is None or found.task.state not in EDITABLE:
                 change = yield from editing.edit(id, None, b"")
                 checked = False
@@ -57,7 +58,8 @@ class EditingOperations(OperationGroup):
                 return Change.UNCHANGED
             else:
                 new, checked = yield from check_edit(found, args, kwargs, self._settings.lease)
-                change = yield from editing.edit(id, found, new)
+                stored = yield from self._writer.stored(found.task.func, id, new)
+                change = yield from editing.edit(id, found, stored)
             if change is not None:
                 unchecked = change is Change.EDITED and not checked
                 return Change.EDITED_UNCHECKED if unchecked else change
@@ -92,6 +94,11 @@ def check_editable(found: EditedTask) -> None:
     """Raise InvalidTask if a task cannot have other arguments at all, whatever its state."""
     id, func = found.task.id, found.task.func
     keys.check_func(func)
+    if found.hidden:
+        raise InvalidTask(
+            f"task {id!r}: its arguments cannot be edited here: {found.hidden}; make it again with "
+            "if_exists='replace'"
+        )
     if found.in_ledger:
         raise InvalidTask(
             f"task {id!r} is of a ledger, where its arguments are: replace it in a transaction, "

@@ -86,7 +86,9 @@ class EditPages:
     async def _find(self, typed: str) -> EditedTask | None:
         """The task, if its arguments may be shown and edited. Raises InvalidTask if not."""
         id = keys.check_id(typed.strip())
-        found = await self._context.store.run(editing.read_task(id))
+        found = await self._context.store.run(
+            editing.read_task(id, self._context.settings.key_ring)
+        )
         if found is None:
             return None
         if found.task.state not in EDITABLE:

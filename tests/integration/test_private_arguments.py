@@ -17,6 +17,7 @@ from expirebridge import (
     AsyncBridge,
     Bridge,
     Call,
+    Change,
     Discard,
     InvalidSetting,
     InvalidTask,
@@ -557,3 +558,31 @@ def test_time_travel_opens_and_seals(
         assert (sent.task.args, sent.result) == ([SECRET], f"{RESULT} {SECRET} ")
         assert discarded.reason == f"{ERROR} {SECRET}"
         assert "secret" not in str([client.hgetall(f"expirebridge:task:{id}") for id in "ab"])
+
+
+def test_an_edit_seals_too(url: str, client: redis.Redis) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        bridge.make_task("test.send", [SECRET], "1h", id="a", tags=["x"])
+        assert bridge.edit("a", kwargs={"copy": SECRET}) is Change.EDITED_UNCHECKED
+        read = bridge.get("a")
+        assert read is not None
+        assert (read.args, read.kwargs, read.key) == (
+            [SECRET], {"copy": SECRET}, b"a:?test.send?@",
+        )  # fmt: skip
+    for keys in (None, K2):
+        with (
+            Bridge(url, keys=keys) as other,
+            pytest.raises(InvalidTask, match="cannot be edited here: it is sealed with key k1"),
+        ):
+            other.edit("a", args=["x"], kwargs={})
+    with Bridge(url) as plain:
+        plain.make_task("test.send", [SECRET], "1h", id="b", private=True)
+        plain.edit("b", ["y"])
+        plain.make_task("test.send", [SECRET], "1h", id="c")
+    with Bridge(url, keys=K1) as bridge:
+        bridge.edit("c", ["z"])
+        keys_of = [task.key for id in "bc" if (task := bridge.get(id)) is not None]
+    assert keys_of == [b"b:?test.send?@", b"c:?test.send?@"]
+    assert raw_args(client, "a").startswith(b"sealed:k1:")
+    assert raw_args(client, "b") == b'["y"]'
+    assert raw_args(client, "c").startswith(b"sealed:k1:")

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from expirebridge.model.keys import IN_RECORD, MAX_ARGS_IN_KEY
+from expirebridge.model.keys import IN_RECORD, MAX_ARGS_IN_KEY, is_hidden
+from expirebridge.model.sealing import Content, KeyRing, NotOpened, key_of
 from expirebridge.model.task import Change, Task
 from expirebridge.store.commands.call import Command, OfId, new_nonce, rows_of, script
 from expirebridge.store.commands.producing import change_of
-from expirebridge.store.task_records import call_of, task_from, text
+from expirebridge.store.task_records import call_of, opened, task_from, text
 
 _OTHER_CALL = 9
 
@@ -18,29 +19,49 @@ class EditedTask(NamedTuple):
     task: Task
     call: bytes
     """Function and arguments, or `@`, as the record has them."""
+    stored: bytes
+    """The arguments as they are stored, wherever that is."""
     args: bytes
-    """The arguments as JSON, wherever they are."""
+    """The arguments as JSON."""
+    hidden: str
+    """Why `args` has not the arguments, if they are encoded, or sealed and not opened here."""
     in_ledger: bool
 
 
-def read_task(id: str) -> Command[EditedTask | None]:
+def read_task(id: str, key_ring: KeyRing | None = None) -> Command[EditedTask | None]:
     """Read a task that is to be edited; None if there is none of that id."""
-    return script("get", id, read=lambda row: _edited(row) if row else None, route=OfId(id))
+
+    def read(row: Any) -> EditedTask | None:
+        return _edited(row, key_ring) if row else None
+
+    return script("get", id, read=read, route=OfId(id))
 
 
-def _edited(row: Sequence[Any]) -> EditedTask:
+def _edited(row: Sequence[Any], key_ring: KeyRing | None) -> EditedTask:
     record = {text(name): value for name, value in rows_of(row[4], 2)}
-    return EditedTask(task_from(row), record["call"], call_of(record)[1], "ledger" in record)
+    stored = args = call_of(record)[1]
+    hidden = ""
+    if key_of(stored) is not None:
+        try:
+            args = opened(stored.partition(b" ")[0], text(row[0]), Content.ARGUMENTS, key_ring)
+        except NotOpened as fault:
+            hidden = str(fault)
+    if not hidden and is_hidden(args):
+        hidden = "a codec encoded them"
+    task = task_from(row, key_ring)
+    return EditedTask(task, record["call"], stored, args, hidden, "ledger" in record)
 
 
 def edit(id: str, before: EditedTask | None, args: bytes) -> Command[Change | None]:
-    """Give a task these arguments, JSON, if it has the call that was read.
+    """Give a task these arguments, as they are to be stored, if it has the call that was read.
 
-    None if it has another one by now, or was None before: then it must be read again.
+    Private ones stay in the record. None if it has another call by now, or was None before: then it
+    must be read again.
     """
-    call, inline = (before.call, before.args) if before is not None else (b"", b"")
+    call, inline = (before.call, before.stored) if before is not None else (b"", b"")
     func, _, place = call.partition(b"?")
-    in_key = len(args) <= MAX_ARGS_IN_KEY
+    is_private = (place == IN_RECORD and 0 < len(inline) <= MAX_ARGS_IN_KEY) or is_hidden(args)
+    in_key = len(args) <= MAX_ARGS_IN_KEY and not is_private
     return script(
         "edit", new_nonce(), id, call, inline if place == IN_RECORD else b"",
         func + b"?" + (args if in_key else IN_RECORD), b"" if in_key else args,
