@@ -151,8 +151,6 @@ class Attempt:
         """Timeout of its handler, in seconds."""
         self.lateness = 0.0
         """Seconds from its due time to its start, by the estimate of the server's clock."""
-        self.late: Lateness | None = None
-        """How late it is, and why, if that is more than its `late_after`, or a second."""
         self.began: float | None = None
         """Time of the call of its handler, by `time.perf_counter`."""
         self.answer: CallResult | None = None
@@ -167,6 +165,11 @@ class Attempt:
         """Set if its handler still ran one grace time after its timeout."""
         self.settlement: Settlement | None = None
         """The settlement to record, or recorded, once it is decided."""
+
+    @property
+    def late(self) -> Lateness | None:
+        """How late it is, and why, if that is more than its `late_after`, or a second."""
+        return self.outcomes.late
 
     @property
     def can_be_stopped(self) -> bool:
@@ -277,7 +280,7 @@ class Attempt:
         if self._consumer is not None:
             start = self.claimed.due / 1000 + seconds
             cause = self._consumer.hindrances.cause_of(self.claimed, start)
-            self.late = self.outcomes.late = Lateness(seconds, cause)
+            self.outcomes.late = Lateness(seconds, cause)
 
     def take_arguments(self, decoded: bytes) -> AttemptOutcome | None:
         """Read the arguments that a codec has decoded; the outcome if these are none."""
