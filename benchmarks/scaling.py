@@ -6,13 +6,13 @@ that an autoscaler starts is there after 15 s, as a new machine or container is.
 a server of its own:
 
 - `fixed`: so many listeners from beginning to end;
-- `overdue`: as many as running and overdue tasks need now, as an autoscaler on the length of a
-  queue has it;
+- `overdue`: as many as the running tasks take, and one for each 50 overdue tasks, as an autoscaler
+  on the length of a queue has it;
 - `ahead`: as many as `expirebridge scale --ahead 30s --within 5s` says.
 
-Every five seconds the number is read, and listeners are started, or stopped once it has been lower
-for 30 s. Printed for each way: the lateness of the tasks of the peak, and of the others, and the
-seconds that listeners ran in all.
+Every five seconds the number is read, and listeners are started, ten at most, or stopped once it
+has been lower for 30 s. Printed for each way: the lateness of the tasks of the peak, and of the
+others, and the seconds that listeners ran in all.
 
     python -m benchmarks.scaling [--ways fixed,overdue,ahead] [--fixed 2]
 """
@@ -39,6 +39,10 @@ USUAL, PEAK = 20, 200
 """Tasks a second."""
 BEFORE, DURING, AFTER = 45, 60, 45
 """Seconds of the usual load, of the peak, and of the usual load again."""
+MOST = 10
+"""Listeners."""
+IN_A_SECOND = CONCURRENCY / TAKES
+"""Tasks that one listener runs."""
 STARTS_IN = 15.0
 LOOK_EVERY = 5.0
 STOP_AFTER = 30.0
@@ -67,7 +71,7 @@ def ahead(url: str) -> int:
 
 def overdue(url: str) -> int:
     numbers = asked(url, "count")
-    return math.ceil((numbers["running"] + numbers["overdue"]) / (CONCURRENCY * 0.8))
+    return math.ceil(numbers["running"] / (CONCURRENCY * 0.8) + numbers["overdue"] / IN_A_SECOND)
 
 
 def asked(url: str, *words: str) -> dict[str, int]:
@@ -105,7 +109,7 @@ class Fleet:
 
     def want(self, count: int) -> None:
         """Ask for more at once, and let some go once there have been too many for a while."""
-        count, now = max(count, 1), time.monotonic()
+        count, now = min(max(count, 1), MOST), time.monotonic()
         have = len(self._up) + len(self._coming)
         self._coming += [now + STARTS_IN] * (count - have)
         if count >= have:
