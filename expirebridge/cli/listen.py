@@ -1,5 +1,6 @@
 """The command `listen`: a listener, or the parent of several, or of one that restarts."""
 
+import contextlib
 import logging
 import math
 import os
@@ -227,14 +228,16 @@ def _listen_and_reload(settings: Settings) -> None:
     os.environ[RELOADER] = str(os.getpid())
     # It ends at SIGINT, which is also how it ends the other process: before that one is ready, too.
     ends_at_ctrl_c()
-    watchfiles.run_process(
-        HandlersFolder.at(settings.tasks, settings.app_dir).outermost,
-        target=shlex.join([sys.executable, "-m", "expirebridge", *words]),
-        target_type="command",
-        watch_filter=watchfiles.PythonFilter(),
-        callback=lambda _: typer.echo("expirebridge: a handler changed: restarting", err=True),
-        sigint_timeout=math.ceil(settings.grace) + 5,
-    )
+    # Both signals raise KeyboardInterrupt, wherever it is: the other process is ended then, too.
+    with contextlib.suppress(KeyboardInterrupt):
+        watchfiles.run_process(
+            HandlersFolder.at(settings.tasks, settings.app_dir).outermost,
+            target=shlex.join([sys.executable, "-m", "expirebridge", *words]),
+            target_type="command",
+            watch_filter=watchfiles.PythonFilter(),
+            callback=lambda _: typer.echo("expirebridge: a handler changed: restarting", err=True),
+            sigint_timeout=math.ceil(settings.grace) + 5,
+        )
 
 
 def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Hook:
