@@ -49,6 +49,7 @@ class LateReport:
         """Count an event; this is the hook."""
         match event:
             case Gap(reason=reason, node=node):
+                self._forget_old()
                 self._reasons.append(reason)
                 self._unscanned.add(node)
             case Scanned(adopted=adopted, node=node):
@@ -82,7 +83,12 @@ class LateReport:
             self._reasons.clear()
             self._adopted = 0
             self._clear()
-        elif self._latest and not self._reasons and time.monotonic() - self._latest > FORGET:
+        else:
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Forget what was late without a gap."""
+        if self._latest and not self._reasons and time.monotonic() - self._latest > FORGET:
             self._clear()
 
     def _tell(self) -> None:

@@ -44,6 +44,13 @@ class RecentTasks:
         # More ended than were examined: their ages show how long so many take.
         return len(recent) * 60 / max(*recent, 0.001)
 
+    def ended_within(self, seconds: float) -> list[Task]:
+        """Those that ended in the last seconds, however they ended."""
+        now = datetime.now(UTC)
+        return [
+            one for one in self._ended if one.ended and (now - one.ended).total_seconds() < seconds
+        ]
+
     @property
     def _ended(self) -> list[Task]:
         return [*self.succeeded, *self.failed]

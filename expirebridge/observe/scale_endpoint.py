@@ -12,7 +12,7 @@ from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.model.durations import seconds_of
-from expirebridge.observe.scaling import AHEAD, WITHIN, read_scale
+from expirebridge.observe.scaling import AHEAD, MOST_PLACES, WITHIN, read_scale
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
@@ -46,8 +46,8 @@ def _ask(settings: Settings, query: str) -> dict[str, Any]:
         raise InvalidTask(f"{min(unknown)}: ask for {', '.join(_DEFAULTS)}")
     values = _DEFAULTS | values
     concurrency = values["concurrency"] or str(settings.concurrency)
-    if not concurrency.isdecimal() or not int(concurrency):
-        raise InvalidTask(f"concurrency={concurrency!r}: it must be a whole number, at least 1")
+    if not concurrency.isdecimal() or len(concurrency) > len(str(MOST_PLACES)):
+        raise InvalidTask(f"concurrency: it must be a whole number, 1 to {MOST_PLACES:,}")
     asked = read_scale(
         Operations(settings, Hooks()),
         concurrency=int(concurrency),

@@ -33,6 +33,10 @@ PACE = 5_000
 MEASURED_BY_NOBODY = 1.0
 """Seconds that a task is taken to last if no handler was ever measured."""
 MOST_SPANS = 240
+MOST_PLACES = 1_000_000
+"""The largest concurrency that can be asked for."""
+RECENT = 60.0
+"""Seconds of which the tasks at short notice are counted."""
 LOOKS = 960
 """Tasks whose functions a forecast looks at: some milliseconds of the server's time."""
 
@@ -52,7 +56,7 @@ class Scale:
     peak: datetime
     """The beginning of the span that needs most."""
     peak_tasks: int
-    """How many tasks are due in it, and are overdue if it is the first."""
+    """How many tasks are due in it, are overdue if it is the first, or will have been made."""
     peak_slots: float
     """How many tasks run at once in it, on average."""
     overdue: int
@@ -68,10 +72,13 @@ def read_scale(
 ) -> Steps[Scale]:
     """Reckon how many listeners of this concurrency the next `ahead` seconds need.
 
-    Raises InvalidTask unless `ahead` is 1 to 240 times as long as `within`.
+    The last span may end after `ahead`. Raises InvalidTask unless `ahead` is 1 to 240 times as long
+    as `within`, and the concurrency is from 1 to a million.
     """
-    spans = math.ceil(ahead / within) if within >= 0.001 else 0
-    if not 1 <= spans <= MOST_SPANS:
+    if not 1 <= concurrency <= MOST_PLACES:
+        raise InvalidTask(f"concurrency: it must be a whole number, 1 to {MOST_PLACES:,}")
+    spans = math.ceil(round(ahead / within, 6)) if within >= 0.001 else 0
+    if not 1 <= spans <= MOST_SPANS or ahead < within:
         raise InvalidTask(
             f"ahead {ahead:g} s, within {within:g} s: the first must be 1 to {MOST_SPANS} times as "
             "long as the second"
@@ -151,15 +158,15 @@ class Reckoning:
     def _add_short_notice(self, recent: RecentTasks) -> None:
         """Add what will be made less than the time until a span before it is due.
 
-        As much as lately: of the tasks that ended last, those that were made so shortly before.
+        As much as in the last minute: of the tasks that ended in it, those that were made so
+        shortly before.
         """
-        made = [
+        made = sorted(
             ((task.due - task.created).total_seconds(), self._lasts(task.func))
-            for task in recent.succeeded
+            for task in recent.ended_within(RECENT)
             if task.created is not None
-        ]
-        made.sort()
-        pace = recent.per_minute / 60 / max(len(made), 1)
+        )
+        pace = recent.per_minute / RECENT / max(len(made), 1)
         leads = [lead for lead, _ in made]
         lasting = [0.0, *accumulate(seconds for _, seconds in made)]
         for place in range(len(self._slots)):

@@ -38,6 +38,12 @@ def make_at_once(bridge: Bridge, count: int, seconds: float) -> None:
     bridge.make_tasks([{"func": "mail.send", "at": due}] * count)
 
 
+@pytest.mark.parametrize("places", ["1000001", "9" * 400])
+def test_the_command_refuses_more_places_than_there_are(url: str, places: str) -> None:
+    with pytest.raises(InvalidTask, match="1 to 1,000,000"):
+        invoke("scale", "--concurrency", places, url=url)
+
+
 async def test_a_listener_records_how_long_its_handlers_take(
     url: str, bridge: Bridge, store: Store
 ) -> None:
@@ -89,7 +95,20 @@ def test_the_command_says_how_many_listeners_and_why(
     assert invoke_json("scale", "--ahead", "1m", url=url)["peak_tasks"] == 1
 
 
-@pytest.mark.parametrize("words", [("--ahead", "0s"), ("--within", "0s"), ("--within", "1s")])
+def test_exactly_240_spans_are_looked_at(url: str) -> None:
+    for words in (("--ahead", "336s", "--within", "1.4s"), ("--ahead", "1s", "--within", "1s")):
+        assert invoke_json("scale", *words, url=url)["listeners"] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--ahead", "0s"),
+        ("--within", "0s"),
+        ("--within", "1s"),
+        ("--ahead", "1m", "--within", "1h"),
+    ],
+)
 def test_the_command_refuses_times_that_cannot_be(url: str, words: tuple[str, ...]) -> None:
     with pytest.raises(InvalidTask, match="must be 1 to 240 times as long"):
         invoke("scale", *words, url=url)
@@ -121,7 +140,10 @@ def test_a_listener_answers_autoscalers_on_the_port_of_its_metrics(
             ("ahead=soon", "ahead='soon'"),
             ("ahead=", "ahead=''"),
             ("within=0", "must be 1 to 240 times"),
-            ("concurrency=0", "concurrency='0'"),
+            ("concurrency=0", "concurrency: it must be a whole number, 1 to 1,000,000"),
+            ("concurrency=1000001", "concurrency: it must be a whole number, 1 to 1,000,000"),
+            ("concurrency=" + "9" * 5000, "concurrency: it must be a whole number"),
+            ("ahead=5s&within=1m", "must be 1 to 240 times"),
             ("ahaed=5m", "ahaed: ask for ahead, within, concurrency"),
         ):
             status, refused = ask(f"{scale}?{query}")

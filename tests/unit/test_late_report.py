@@ -85,6 +85,10 @@ def test_what_was_late_long_before_a_gap_is_not_told(
     monkeypatch.setattr(late_report, "FORGET", 0.0)
     [fields] = told(caplog, started(9), NOTHING, GAP, DONE, NOTHING)
     assert fields["count"] == 0
+    # A listener that was idle meanwhile has had no reason to forget it.
+    caplog.clear()
+    [fields] = told(caplog, started(9), GAP, DONE, NOTHING)
+    assert fields["count"] == 0
 
 
 async def rings(*events: Event) -> list[bool]:

@@ -99,6 +99,9 @@ def test_what_is_made_at_short_notice_comes_on_top() -> None:
     assert found.peak.timestamp() * 1000 == NOW + 10_000
     assert found.peak_slots == pytest.approx(4, abs=0.01)
     assert reckoned({}, recent=[task(lead=0, ago=61)] * 60).listeners == 0
+    # What ended before says nothing of the last minute, however it was made.
+    earlier = [task(lead=3600, ago=61)] * 140
+    assert reckoned({}, recent=[task(lead=0)] * 6 + earlier).short_notice == 0.1
 
 
 dues = st.lists(st.dictionaries(st.sampled_from(["a", "b"]), st.integers(1, 10_000)), min_size=1)
