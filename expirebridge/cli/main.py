@@ -70,8 +70,8 @@ PANELS = {
         "holds": "holds.holds",
         "acl": "acl.acl",
         "compat": "compat.compat",
-        "partitions": "partitions.group",
         "reseal": "reseal.reseal",
+        "partitions": "partitions.group",
     },
     "Moving": {
         "move": "move.move",

@@ -24,7 +24,7 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
     Exits with 3 if something is sealed with a key that EXPIREBRIDGE_KEYS lacks, or if programs go
     on sealing with an old one.
 
-    Example: EXPIREBRIDGE_KEYS="new:... old:..." expirebridge reseal
+    Example: expirebridge reseal
     """
     settings = Settings.read(url=url, prefix=prefix)
     walks: list[Resealed] = []

@@ -29,6 +29,7 @@ def shown(command: str) -> str:
 
 def without_times(text: str) -> list[list[str]]:
     """The words of each line, without what is different at every time and place."""
+    text = text.partition("\ntasks that began late")[0]  # where the machine was slow
     text = re.sub(r"\d{4}-\d\d-\d\dT\S+ \(.*?\)", "TIME", text)
     text = re.sub(r'File "\S+"', "FILE", text)
     text = re.sub(r"[\d.]+(ms|s)\b", "TOOK", text)

@@ -32,7 +32,8 @@ def test_a_series_of_a_ledger_takes_what_a_bridge_takes(name: str) -> None:
 
 def test_a_task_of_a_ledger_takes_what_a_bridge_takes() -> None:
     ours, theirs = options_of(Ledger.make_task), options_of(Bridge.make_task)
-    assert theirs.keys() - ours.keys() == {"max_wait", "window"}
+    # What is private in a ledger is so by its keys.
+    assert theirs.keys() - ours.keys() == {"max_wait", "window", "private"}
     assert ours == {name: theirs[name] for name in ours}
 
 
