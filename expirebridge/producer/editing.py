@@ -32,7 +32,8 @@ class EditingOperations(OperationGroup):
         `args` and `kwargs` are those of `make_task`; of the two, what is None stays as it is. The
         due time stays, too, and a failed task stays failed: `run_now` runs it with the new
         arguments. Its trigger key has another name afterwards, unless the arguments are in the
-        record. If they name another lane of a limit, the task queues there.
+        record: those that are private, or were long at some time, stay there, however short the
+        new ones are. If they name another lane of a limit, the task queues there.
 
         Returns edited; edited, not checked (no live listener has declared the signature, so nobody
         knows whether the arguments fit); running, finished (it succeeded, or was cancelled) or not

@@ -563,6 +563,19 @@ def test_time_travel_opens_and_seals(
         assert HIDDEN not in str([client.hgetall(f"expirebridge:task:{id}") for id in "ab"])
 
 
+@pytest.mark.parametrize("former", ["", "x" * 600])
+def test_an_edit_keeps_private_arguments_out_of_the_key(
+    bridge: Bridge, client: redis.Redis, former: str
+) -> None:
+    bridge.make_task("test.send", [former], "1h", id="a", private=True)
+    for args in ([SECRET], [SECRET * 100], [SECRET]):
+        assert bridge.edit("a", args) is Change.EDITED_UNCHECKED
+        assert SECRET not in str(client.keys("*"))
+    read = bridge.get("a")
+    assert read is not None
+    assert (read.args, read.key) == ([SECRET], b"a:?test.send?@")
+
+
 def test_an_edit_seals_too(url: str, client: redis.Redis) -> None:
     with Bridge(url, keys=K1) as bridge:
         bridge.make_task("test.send", [SECRET], "1h", id="a", tags=["x"])

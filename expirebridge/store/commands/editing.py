@@ -55,13 +55,12 @@ def _edited(row: Sequence[Any], key_ring: KeyRing | None) -> EditedTask:
 def edit(id: str, before: EditedTask | None, args: bytes) -> Command[Change | None]:
     """Give a task these arguments, as they are to be stored, if it has the call that was read.
 
-    Private ones stay in the record. None if it has another call by now, or was None before: then it
-    must be read again.
+    What is in the record stays there, since it may be private. None if it has another call by now,
+    or was None before: then it must be read again.
     """
     call, inline = (before.call, before.stored) if before is not None else (b"", b"")
     func, _, place = call.partition(b"?")
-    is_private = (place == IN_RECORD and 0 < len(inline) <= MAX_ARGS_IN_KEY) or is_hidden(args)
-    in_key = len(args) <= MAX_ARGS_IN_KEY and not is_private
+    in_key = place != IN_RECORD and len(args) <= MAX_ARGS_IN_KEY and not is_hidden(args)
     return script(
         "edit", new_nonce(), id, call, inline if place == IN_RECORD else b"",
         func + b"?" + (args if in_key else IN_RECORD), b"" if in_key else args,
