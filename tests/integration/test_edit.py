@@ -640,6 +640,30 @@ def test_another_tenant_has_another_place_in_a_fair_lane(store: Store, client: r
     assert client.zrange(f"{PREFIX}:queue:m\t1", 0, -1) == [b"b"]
 
 
+def test_an_edit_forgets_neither_how_long_it_waited_nor_how_long_it_was_on_hold(
+    bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    def check_waited(*seconds: int) -> None:
+        stored = client.hget(RECORD, "waited")
+        assert isinstance(stored, bytes)
+        assert [int(ms) // 1000 for ms in stored.split()] == list(seconds)
+
+    bridge.hold(func="mail.send")
+    store.run(declare_limits("aa", PER_TO))
+    make_due(store, "x", "a")
+    for to, more, seconds in ((2, 30, 30), (1, 10, 40)):
+        assert taken(store) == []
+        client.hincrby(RECORD, "parked", more * -1000)
+        edit(store, [to])
+        check_waited(seconds, seconds)
+    bridge.release(func="mail.send")
+    assert taken(store) == ["x"]
+    assert get(store).state is State.WAITING
+    client.hincrby(RECORD, "parked", -20_000)
+    edit(store, [2])
+    check_waited(60, 40)
+
+
 def test_what_is_on_hold_stays_on_hold(bridge: Bridge, store: Store, client: redis.Redis) -> None:
     bridge.hold(func="mail.send")
     store.run(declare_limits("aa", PER_TO))

@@ -26,9 +26,6 @@ local take_turn = uses_limits and function(lane, tenant)
   redis.call('ZINCRBY', turns_key(lane), string.format('%.17g', share), tenant)
 end
 
--- How many heads of a queue are read at once.
-local HEADS = 10
-
 -- Writes who was given a slot, the destination first and the source last.
 local write_grants = uses_limits and function(lane, given)
   local ids = given.ids
@@ -64,10 +61,19 @@ local next_in_line = uses_limits and function(lane, given)
     write_grants(lane, given)
   end
   if not given.heads[1] then
-    local from = #given.ids
-    given.heads = change_lane('ZRANGE', queue_key(lane), from, from + HEADS - 1)
+    local from, at_once = #given.ids, 10
+    given.heads = change_lane('ZRANGE', queue_key(lane), from, from + at_once - 1)
   end
   return table.remove(given.heads, 1)
+end
+
+-- The field `waited` of a task that has waited in a lane since `parked`, until a moment; `before` is the field so far.
+local waited_until = uses_limits and function(moment, lane, parked, before)
+  local all, held = string.match(before or '', '^(%d+) ?(%d*)$')
+  local wait = math.max(moment - (number_up_to(now, parked) or now), 0)
+  local waited = string.format('%.0f', (number_up_to(now, all) or 0) + wait)
+  held = (number_up_to(now, held) or 0) + (is_hold(lane) and wait or 0)
+  return held > 0 and waited .. string.format(' %.0f', held) or waited
 end
 
 -- Gives the next of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
@@ -84,12 +90,7 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
     return false
   end
   local due = math.max(number_up_to(now, known[4]) or now, opening > now and opening or 0)
-  local before, held = string.match(known[6] or '', '^(%d+) ?(%d*)$')
-  local wait = math.max(opening - (number_up_to(now, known[5]) or now), 0)
-  local waited = string.format('%.0f', (number_up_to(now, before) or 0) + wait)
-  held = (number_up_to(now, held) or 0) + (is_hold(lane) and wait or 0)
-  if held > 0 then waited = waited .. string.format(' %.0f', held) end
-  local fields, pace = { 'waited', waited }, counted.pace[lane]
+  local fields, pace = { 'waited', waited_until(opening, lane, known[5], known[6]) }, counted.pace[lane]
   if pace then
     -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
     local record = due > now and read(id)

@@ -21,7 +21,7 @@
 -- include limits
 -- include lanes
 -- include lane_names
--- include records
+-- include grants
 
 local OTHER_CALL = 9
 local nonce, id = ARGV[2], ARGV[3]
@@ -45,9 +45,8 @@ end
 local leave_former = uses_limits and function(record, named)
   local is_given = record.state == 'pending' and is_granted(id)
   if record.state == 'waiting' then
-    local known = redis.call('HMGET', record_key(id), 'parked', 'waited')
-    local waited = (number_up_to(now, known[2]) or 0) + now - (number_up_to(now, known[1]) or now)
-    redis.call('HSET', record_key(id), 'waited', string.format('%.0f', waited))
+    local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
+    redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
   end
   if is_given or record.state == 'waiting' then
     wait_until(id, record, is_given and tonumber(record.due) or due_of(id, record))
