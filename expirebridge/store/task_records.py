@@ -398,8 +398,8 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
     id, key, state, due, columns, *place = row
     record = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
     _open_texts(record, text(id), key_ring)
-    func, inline = split_call(record["call"])
-    args, kwargs = args_of(record.get("args", inline), text(id), key_ring)
+    func, stored = call_of(record)
+    args, kwargs = args_of(stored, text(id), key_ring)
     made = whole(record.get("made", b""))
     standing = State(text(state)) if text(state) in set(State) else State.FAILED
     return Task(
@@ -421,7 +421,7 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
 def call_of(record: Mapping[str, bytes]) -> tuple[str, bytes]:
     """The function and the arguments of a record, wherever these are."""
     func, inline = split_call(record.get("call", b""))
-    return func, record.get("args", b"") if inline == IN_RECORD else inline
+    return func, record.get("args", inline) if inline == IN_RECORD else inline
 
 
 def split_call(call: bytes) -> tuple[str, bytes]:

@@ -448,6 +448,18 @@ def test_other_arguments_in_the_record_are_another_call(store: Store, client: re
     assert client.hget(RECORD, "args") == b"[8]"
 
 
+def test_arguments_in_the_record_do_not_count_if_its_call_has_some(
+    store: Store, client: redis.Redis
+) -> None:
+    """Another client wrote the field."""
+    store.run(producing.make([new("a", HOUR)]))
+    client.hset(RECORD, "args", "stale")
+    assert get(store).args == [1]
+    seen = store.run(editing.read_task("a"))
+    assert store.run(editing.edit("a", seen, b"[2]")) is Change.EDITED
+    assert (get(store).args, get(store).key, client.hget(RECORD, "args")) == ([2], NEW, None)
+
+
 def test_what_was_not_read_is_not_changed(store: Store, client: redis.Redis) -> None:
     store.run(producing.make([new("a", HOUR)]))
     client.hset(RECORD, "call", "")

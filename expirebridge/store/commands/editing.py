@@ -19,8 +19,8 @@ class EditedTask(NamedTuple):
     task: Task
     call: bytes
     """Function and arguments, or `@`, as the record has them."""
-    stored: bytes
-    """The arguments as they are stored, wherever that is."""
+    field: bytes
+    """The record's field `args`, empty if there is none."""
     args: bytes
     """The arguments as JSON."""
     hidden: str
@@ -49,7 +49,8 @@ def _edited(row: Sequence[Any], key_ring: KeyRing | None) -> EditedTask:
     if not hidden and is_hidden(args):
         hidden = "a codec encoded them"
     task = task_from(row, key_ring)
-    return EditedTask(task, record["call"], stored, args, hidden, "ledger" in record)
+    field = record.get("args", b"")
+    return EditedTask(task, record["call"], field, args, hidden, "ledger" in record)
 
 
 def edit(id: str, before: EditedTask | None, args: bytes) -> Command[Change | None]:
@@ -58,11 +59,11 @@ def edit(id: str, before: EditedTask | None, args: bytes) -> Command[Change | No
     What is in the record stays there, since it may be private. None if it has another call by now,
     or was None before: then it must be read again.
     """
-    call, inline = (before.call, before.stored) if before is not None else (b"", b"")
+    call, field = (before.call, before.field) if before is not None else (b"", b"")
     func, _, place = call.partition(b"?")
     in_key = place != IN_RECORD and len(args) <= MAX_ARGS_IN_KEY and not is_hidden(args)
     return script(
-        "edit", new_nonce(), id, call, inline if place == IN_RECORD else b"",
+        "edit", new_nonce(), id, call, field,
         func + b"?" + (args if in_key else IN_RECORD), b"" if in_key else args,
         read=lambda code: None if code == _OTHER_CALL else change_of(code, Change.EDITED),
         route=OfId(id),

@@ -2,8 +2,8 @@
 -- Gives a task that no listener runs, or that has failed, other arguments.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of this call, 3 id, 4 call and 5 arguments of the record as they were read, 6 and 7 the
---          new ones; the arguments are '' if the call has them; 4 is '' if there was nothing to edit
+-- ARGV     1 database, 2 nonce of this call, 3 id, 4 call and 5 `args` of the record as they were read, 6 and 7 the
+--          new ones; `args` is '' if there is none; 4 is '' if there was nothing to edit
 -- returns  1 done, 3 running, 4 succeeded or cancelled, 5 not found, 7 elsewhere, 9 the record has another call or
 --          other arguments by now: nothing was changed
 --
