@@ -7,6 +7,7 @@ from expirebridge.errors import InvalidTask, ScriptFailed
 from expirebridge.model import keys
 from expirebridge.model.task import UNCLAIMED, Change, State, Task
 from expirebridge.producer.base import OperationGroup
+from expirebridge.settings import Settings
 from expirebridge.store.commands import editing
 from expirebridge.store.commands import fleet as fleet_commands
 from expirebridge.store.commands.call import Steps
@@ -42,12 +43,17 @@ class EditingOperations(OperationGroup):
         `expected` is the task as you have read it: if its function or its arguments are others by
         now, nothing is done, and the answer is unchanged.
 
-        Raises InvalidTask for an illegal id; for arguments that JSON cannot hold, or that fit none
+        Raises InvalidTask for an illegal id; for an `expected` that is no task; for arguments that
+        JSON cannot hold, that have more than 64 KiB while the bridge has no codec, or that fit none
         of the signatures that live listeners declare; for a task of a ledger, whose arguments are
-        in its row; and for arguments that a codec encoded, or that are sealed with a key that the
-        bridge has not.
+        in its row; and if the present ones are encoded by a codec, or sealed with a key that the
+        bridge has not. Raises what the codec raises.
         """
         keys.check_id(id)
+        if expected is not None and not isinstance(expected, Task):
+            raise InvalidTask(
+                f"expected is of type {type(expected).__name__}: give the Task as you have read it"
+            )
         if args is None and kwargs is None:
             raise InvalidTask("give args, kwargs, or both: what you do not give stays as it is")
         while True:
@@ -58,7 +64,7 @@ class EditingOperations(OperationGroup):
             elif expected is not None and not _is_as(expected, found.task):
                 return Change.UNCHANGED
             else:
-                new, checked = yield from check_edit(found, args, kwargs, self._settings.lease)
+                new, checked = yield from check_edit(found, args, kwargs, self._settings)
                 stored = yield from self._writer.stored(found.task.func, id, new)
                 change = yield from editing.edit(id, found, stored)
             if change is not None:
@@ -79,7 +85,7 @@ def check_edit(
     found: EditedTask,
     args: Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
-    lease: float,
+    settings: Settings,
 ) -> Steps[tuple[bytes, bool]]:
     """Return the new arguments as JSON, with the present ones in place of None.
 
@@ -87,8 +93,9 @@ def check_edit(
     InvalidTask as `edit`.
     """
     check_editable(found)
-    encoded = _merged(found, args, kwargs)
-    return encoded, (yield from _is_checked(found.task.func, encoded, lease))
+    args, kwargs = _merged(found, args, kwargs)
+    encoded = keys.encode_args(args, kwargs, limited=settings.codec is None)
+    return encoded, (yield from _is_checked(found.task.func, encoded, settings.lease))
 
 
 def check_editable(found: EditedTask) -> None:
@@ -109,7 +116,7 @@ def check_editable(found: EditedTask) -> None:
 
 def _merged(
     found: EditedTask, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
-) -> bytes:
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
     if args is None or kwargs is None:
         try:
             old_args, old_kwargs = keys.decode_args(found.args)
@@ -120,7 +127,7 @@ def _merged(
             ) from None
         args = old_args if args is None else args
         kwargs = old_kwargs if kwargs is None else kwargs
-    return keys.encode_args(args, kwargs)
+    return args, kwargs
 
 
 def _is_checked(func: str, encoded: bytes, lease: float) -> Steps[bool]:

@@ -364,6 +364,8 @@ async def test_bad_arguments_are_refused(ask: Ask, args: Any, kwargs: Any, reaso
         await ask("edit", "a", args, kwargs)
     with pytest.raises(InvalidTask, match="id="):
         await ask("edit", "no id", [1])
+    with pytest.raises(InvalidTask, match="expected is of type str: give the Task"):
+        await ask("edit", "a", [1], expected="x")
 
 
 def test_arguments_that_cannot_be_read_are_replaced_only_whole(

@@ -152,6 +152,23 @@ async def test_encoded_arguments_are_shown_by_their_size(settings: Settings) -> 
         assert (await found(bridge, task)).args == task.args
 
 
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+async def test_an_edit_encodes_too(settings: Settings, colour: type[Bridge | AsyncBridge]) -> None:
+    witness, codec = Witness(), Zlib()
+    async with (
+        asking_one(colour(settings.url, codec=codec)) as ask,
+        listening(replace(settings, codec=codec), witness, measure=measure),
+    ):
+        task = await ask("make_task", "test.measure", ["x"], "1h")
+        await ask("edit", task.id, [LARGE])
+        assert str((await ask("get", task.id)).args).startswith("['(encoded, ")
+        with pytest.raises(InvalidTask, match="cannot be edited here: a codec encoded them"):
+            await ask("edit", task.id, [LARGE])
+        await ask("run_now", task.id)
+        await witness.until_ended(1, End.SUCCEEDED)
+        assert (await ask("get", task.id)).result == len(LARGE)
+
+
 async def test_a_task_waits_for_a_listener_with_a_codec(settings: Settings) -> None:
     task = await run_one(settings, Zlib(), None, End.RELEASED, measure=measure)
     assert task.state is State.PENDING
