@@ -33,7 +33,7 @@ class EditPages:
         """The form, with the present arguments."""
         if not self._context.actions:
             return PlainTextResponse(READ_ONLY, 403)
-        found = await self._find(request.query_params.get("id", ""))
+        found = await find_editable(self._context, request.query_params.get("id", ""))
         if found is None:
             return await self._context.nothing_there(request)
         task = found.task
@@ -49,7 +49,7 @@ class EditPages:
             return PlainTextResponse(READ_ONLY, 403)
         form = await read_form(request, most=_MAX_FORM)
         args, kwargs = read_args(form.get("args", "")), read_kwargs(form.get("kwargs", ""))
-        found = await self._find(form.get("id", ""))
+        found = await find_editable(self._context, form.get("id", ""))
         if found is None:
             return await self._context.nothing_there(request)
         is_same = form.get("seen") == _digest(found.task)
@@ -83,20 +83,29 @@ class EditPages:
     ) -> Mapping[Change, int]:
         return {await self._context.bridge.edit(task.id, args, kwargs, expected=task): 1}
 
-    async def _find(self, typed: str) -> EditedTask | None:
-        """The task, if its arguments may be shown and edited. Raises InvalidTask if not."""
-        id = keys.check_id(typed.strip())
-        found = await self._context.store.run(
-            editing.read_task(id, self._context.settings.key_ring)
-        )
-        if found is None:
-            return None
-        if found.task.state not in EDITABLE:
-            raise InvalidTask(f"task {id!r} is {found.task.state}: its arguments stay as they are")
-        if hides_arguments(found.task, self._context.redact(found.task)):
-            raise InvalidTask("arguments are not shown here: use expirebridge edit")
-        check_editable(found)
-        return found
+
+async def find_editable(context: PageContext, typed: str) -> EditedTask | None:
+    """The task, if its arguments may be shown and edited. Raises InvalidTask if not."""
+    id = keys.check_id(typed.strip())
+    found = await context.store.run(editing.read_task(id, context.settings.key_ring))
+    if found is None:
+        return None
+    if found.task.state not in EDITABLE:
+        raise InvalidTask(f"task {id!r} is {found.task.state}: its arguments stay as they are")
+    if hides_arguments(found.task, context.redact(found.task)):
+        raise InvalidTask("arguments are not shown here: use expirebridge edit")
+    check_editable(found)
+    return found
+
+
+async def offers_edit(context: PageContext, task: Task) -> bool:
+    """True if the form for a task's arguments would open."""
+    if not context.actions or task.state not in EDITABLE:
+        return False
+    try:
+        return await find_editable(context, task.id) is not None
+    except InvalidTask:
+        return False
 
 
 def hides_arguments(task: Task, shown: Task) -> bool:

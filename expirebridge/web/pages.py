@@ -11,11 +11,10 @@ from expirebridge.model import keys
 from expirebridge.model.lanes import QueuePlace, without_value
 from expirebridge.model.reason import Reason
 from expirebridge.model.task import UNCLAIMED, Task, texts_of
-from expirebridge.producer.editing import EDITABLE
 from expirebridge.producer.reasons import Situation
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
-from expirebridge.web.edit import hides_arguments
+from expirebridge.web.edit import hides_arguments, offers_edit
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.series import series_of_tick
@@ -109,7 +108,7 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
         "reason": reason_of(found, shown),
         "now": await context.now(),
         "choices": actions_in(task.state),
-        "editable": task.state in EDITABLE and not hides_arguments(task, shown),
+        "editable": await offers_edit(context, task),
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,

@@ -1,5 +1,6 @@
 """Other arguments for a task, by forms alone: the difference is shown before it is done."""
 
+import base64
 import contextlib
 import html
 import re
@@ -20,6 +21,7 @@ from tests.browser.serving import CHROMIUM, OWN, Asking, words
 from tests.kit.steps import claim, settle
 
 FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
+KEYS = "k1:" + base64.b64encode(bytes(range(32))).decode()
 AREA = re.compile(r'<textarea [^>]*name="(\w+)"[^>]*>\n?([^<]*)</textarea>')
 
 
@@ -173,8 +175,20 @@ async def test_what_cannot_be_edited_says_so(
         for answer in (await pages.get("/task/edit?id=a"), await send(pages, form)):
             assert answer.status_code == (404 if state == "absent" else 400)
             assert told[state] in answer.text
-        shown = (await pages.get("/task?id=a")).text
-        assert ("Edit arguments" in shown) == (state == "ledger")
+        assert "Edit arguments" not in (await pages.get("/task?id=a")).text
+
+
+async def test_what_it_cannot_open_is_not_offered(
+    asking: Asking, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncBridge(url, keys=KEYS) as sealing:
+        await sealing.make_task("mail.send", [1], 60, id="a")
+    for keys in ("", KEYS):
+        monkeypatch.setenv("EXPIREBRIDGE_KEYS", keys)
+        async with asking(actions=True) as pages:
+            offered = "Edit arguments" in (await pages.get("/task?id=a")).text
+            opened = (await pages.get("/task/edit?id=a")).status_code
+        assert (offered, opened) == ((True, 200) if keys else (False, 400))
 
 
 async def test_arguments_come_back_as_they_were_whatever_they_are(
