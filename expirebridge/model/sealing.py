@@ -90,10 +90,13 @@ class KeyRing:
         sealed = self.seal(text, id, Content.ERROR)
         if len(sealed) <= LONGEST_LINE:
             return sealed
+        return sealed + b"\n" + self.seal_line(text.rpartition(b"\n")[2], id)
+
+    def seal_line(self, line: bytes, id: str) -> bytes:
+        """Seal an error's last line, cut so that a line of a history has room for it."""
         # As base64, with the 16 bytes that AES-SIV adds.
         most = (LONGEST_LINE - len(MARK) - len(self.first) - 1) // 4 * 3 - 16
-        line = text.rpartition(b"\n")[2][:most]
-        return sealed + b"\n" + self.seal(line, id, Content.ERROR)
+        return self.seal(line[:most], id, Content.ERROR)
 
 
 @functools.lru_cache(maxsize=16)
@@ -133,11 +136,6 @@ def note_of(stored: bytes) -> str:
     """What is shown in place of what was sealed and is not opened."""
     name = key_of(stored)
     return "(sealed, and damaged)" if name is None else f"(sealed with key {name})"
-
-
-def keys_of_history(history: bytes) -> set[str]:
-    """The names of the keys with which errors in a history are sealed."""
-    return {found[3].decode() for found in _LINE.finditer(history)} if MARK in history else set()
 
 
 def replace_in_history(history: bytes, replace: Callable[[bytes], bytes]) -> bytes:

@@ -1,6 +1,6 @@
 """Seals with the first key what was sealed with another one, after keys were changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,7 +9,6 @@ from expirebridge.model.sealing import (
     KeyRing,
     NotOpened,
     key_of,
-    keys_of_history,
     replace_in_history,
 )
 from expirebridge.model.task import State
@@ -19,6 +18,7 @@ from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.resealing import Replacement
 
+_SealAgain = Callable[[KeyRing, str, bytes], bytes]
 _AT_ONCE = 512 * 1024
 """Bytes that one request replaces, about."""
 
@@ -34,7 +34,7 @@ class Resealed:
     changed: int = 0
     """Fields that changed meanwhile, and were left as they are."""
     not_opened: dict[str, int] = field(default_factory=dict)
-    """Fields that no key opens, by the name of the key with which they are sealed."""
+    """Fields that are not wholly opened, by the name of each key that is lacking."""
 
     @property
     def is_to_repeat(self) -> bool:
@@ -90,19 +90,30 @@ def _of(
 ) -> Iterator[Replacement]:
     """The fields of one record that are sealed with another key than the first."""
     for name, seal_again in _FIELDS.items():
-        stored = record.get(name, b"")
-        one = key_of(stored)
-        names = (
-            keys_of_history(stored) if name == "history" else {one} if one is not None else set()
-        )
-        others = names - {key_ring.first}
-        if not others:
-            continue
-        try:
-            yield Replacement(kind, id, name, stored, seal_again(key_ring, id, stored))
-        except NotOpened:
-            key = min(others)
+        stored, lacking = record.get(name, b""), set[str]()
+        again = partial(_if_opened, key_ring, id, seal_again, lacking)
+        new = replace_in_history(stored, again) if name == "history" else again(stored)
+        if new != stored:
+            yield Replacement(kind, id, name, stored, new)
+        for key in lacking:
             done.not_opened[key] = done.not_opened.get(key, 0) + 1
+
+
+def _if_opened(
+    key_ring: KeyRing, id: str, seal_again: _SealAgain, lacking: set[str], stored: bytes
+) -> bytes:
+    """Seal again what is sealed with another key than the first.
+
+    If it is not opened, it stays as it is, and `lacking` gets the name of its key.
+    """
+    key = key_of(stored)
+    if key is None or key == key_ring.first:
+        return stored
+    try:
+        return seal_again(key_ring, id, stored)
+    except NotOpened:
+        lacking.add(key)
+        return stored
 
 
 def _arguments(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
@@ -120,8 +131,13 @@ def _error(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
     return key_ring.seal_error(plain, id)
 
 
-def _history(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
-    return replace_in_history(stored, lambda sealed: _error(key_ring, id, sealed))
+def _line(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+    return key_ring.seal_line(key_ring.open(stored, id, Content.ERROR), id)
 
 
-_FIELDS = {"args": _arguments, "result": _result, "error": _error, "history": _history}
+_FIELDS: dict[str, _SealAgain] = {
+    "args": _arguments,
+    "result": _result,
+    "error": _error,
+    "history": _line,  # each of its lines
+}

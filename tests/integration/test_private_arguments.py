@@ -34,7 +34,7 @@ from expirebridge.checks.sealed import check_keys
 from expirebridge.cli import reseal as cli_reseal
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End
-from expirebridge.model.sealing import KeyRing
+from expirebridge.model.sealing import LONGEST_LINE, Content, KeyRing
 from expirebridge.observe.logs import log_event
 from expirebridge.producer.resealing import Resealed, reseal
 from expirebridge.settings import Settings
@@ -517,6 +517,50 @@ def test_what_no_key_opens_is_counted_and_left(
     monkeypatch.delenv("EXPIREBRIDGE_KEYS")
     with pytest.raises(InvalidSetting, match="give the new key first"):
         invoke("reseal", url=url)
+
+
+def sealed_history(client: redis.Redis, *lines: bytes) -> None:
+    """Give the task `a` a history with these sealed errors."""
+    history = b"".join(b"1795253566123 retry 1 1795253566000 1 " + one + b"\n" for one in lines)
+    client.hset("expirebridge:task:a", "history", history)
+
+
+def errors_of(client: redis.Redis) -> list[bytes]:
+    """The errors in the history of the task `a`, as they are stored."""
+    history: Any = client.hget("expirebridge:task:a", "history")
+    return [line.split(b" ", 5)[5] for line in history.splitlines()]
+
+
+@pytest.mark.parametrize("size", [90, 100, 110, 125, 300])
+def test_a_key_with_a_long_name_leaves_a_history_s_lines_whole(
+    bridge: Bridge, store: Store, client: redis.Redis, size: int
+) -> None:
+    long = "l" * 32
+    bridge.make_task("test.send", [], "1h", id="a")
+    error = f"ValueError: {'x' * size}".encode()
+    last = KeyRing(K1).seal_error(error, "a").rpartition(b"\n")[2]
+    sealed_history(client, last, last)
+    for ring in (KeyRing(f"{key(long, 3)} {K1}"), KeyRing(f"{K2} {key(long, 3)}")):
+        assert store.run(reseal(ring)).resealed == 1
+        lines = errors_of(client)
+        assert len(lines) == 2
+        for line in lines:
+            assert line.startswith(f"sealed:{ring.first}:".encode())
+            assert len(line) <= LONGEST_LINE
+            assert error.startswith(ring.open(line, "a", Content.ERROR))
+
+
+def test_what_opens_is_sealed_again_beside_what_does_not(
+    bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    bridge.make_task("test.send", [], "1h", id="a")
+    lost = KeyRing(key("zlost", 9)).seal_error(b"lost", "a")
+    sealed_history(client, KeyRing(K1).seal_error(b"one", "a"), lost, lost)
+    ring = KeyRing(f"{K2} {K1}")
+    for resealed in (1, 0):
+        done = store.run(reseal(ring))
+        assert (done.resealed, done.not_opened) == (resealed, {"zlost": 1})
+    assert errors_of(client) == [ring.seal_error(b"one", "a"), lost, lost]
 
 
 def test_what_changed_meanwhile_is_left(store: Store, bridge: Bridge, client: redis.Redis) -> None:
