@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
-from expirebridge.checks.sealed import check_keys
+from expirebridge.checks.sealed import check_keys, check_opened
 from expirebridge.checks.server import (
     check_buffers,
     check_clock,
@@ -135,6 +135,7 @@ class _Doctor:
             ("limits", _if_any(check_limits(lease))),
             ("holds", _if_any(check_holds(self._database.prefix, lease))),
             ("keys", _if_any(check_keys(self._settings.key_ring))),
+            ("arguments", _if_any(check_opened())),
             ("partitions", check_partitions(lease)),
             ("move", _if_any(check_move(lease))),
         ]

@@ -1,17 +1,21 @@
-"""Checks whether the keys are there with which tasks are sealed."""
+"""Checks whether keys and codec are there, which tasks need that are sealed or encoded."""
 
 from collections import Counter
 from functools import partial
 
 from expirebridge.checks.finding import Finding, ok, warning
-from expirebridge.checks.work import plural
+from expirebridge.checks.work import first_of, plural
+from expirebridge.model.lacking import Lacking
+from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.sealing import KeyRing, key_of
 from expirebridge.model.task import State
+from expirebridge.store.commands import inspection
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.resealing import record_page
 
 _SAMPLE = 100
+_DUE_SAMPLE = 1000
 _STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
 
 
@@ -46,4 +50,30 @@ def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
         "keys",
         f"{named}, which EXPIREBRIDGE_KEYS lacks here: a listener without it cannot run them",
         "give listeners the key, and doctor as well; or seal with another one: expirebridge reseal",
+    )
+
+
+def check_opened() -> Steps[Finding | None]:
+    """Check whether tasks wait because a listener lacked their key, or the codec.
+
+    None if none does. It is what listeners found that claimed such tasks.
+    """
+    waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_DUE_SAMPLE)
+    needs = {
+        Lacking.KEY: ("the key that opens them", "the right keys (EXPIREBRIDGE_KEYS)"),
+        Lacking.CODEC: ("the codec that decodes them", "the codec (EXPIREBRIDGE_CODEC)"),
+    }
+    problems, remedies = list[str](), list[str]()
+    for lacking, (need, remedy) in needs.items():
+        if counts := Counter(waiting.functions(lacking)):
+            named = first_of([f"{func} ({count})" for func, count in counts.most_common()])
+            tasks = plural(counts.total(), "task waits", "tasks wait")
+            problems.append(f"{tasks}, because a listener lacks {need}: {named}")
+            remedies.append(remedy)
+    if not problems:
+        return None
+    return warning(
+        "arguments",
+        f"{'; '.join(problems)}; each fails after 24 h",
+        f"give all listeners {' and '.join(remedies)}, and restart them",
     )

@@ -10,6 +10,7 @@ from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
 from expirebridge.model.keys import InvalidKey, parse_key
+from expirebridge.model.lacking import Lacking
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
@@ -105,7 +106,7 @@ def check_functions(lease: float) -> Steps[Finding]:
     waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
     coming = yield from inspection.survey_functions(_SAMPLE)
     known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
-    counts = Counter(waiting.functions)
+    counts = Counter(waiting.functions(Lacking.FUNCTION))
     lacking = known.lacking(func for func in coming.functions if func not in counts)
     problems = []
     if counts:

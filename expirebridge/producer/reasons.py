@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
+from expirebridge.model.lacking import NOT_OPENED, Lacking
 from expirebridge.model.lanes import HOLD, DeclaredLimit, QueuePlace
 from expirebridge.model.reason import Reason
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms, to_ms
@@ -149,7 +150,7 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
         text = f"its function {task.func} is missing: {lack}"
         return "unknown-function", text, "expirebridge handlers --fleet"
     if task.due > found.now:
-        return "unknown-function", f"no listener had {task.func}", "expirebridge handlers --fleet"
+        return _lacking(task)
     if found.dirty is not None and found.dirty > MOST_DIRTY:
         text = f"its ledger must first write {found.dirty:,} rows"
         return "ledger", text, "expirebridge ledger status"
@@ -168,6 +169,16 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
         tasks = "1 task is" if found.ahead == 1 else f"{found.ahead:,} tasks are"
         return "behind", f"{tasks} due before it", "expirebridge doctor"
     return "due", "no listener has claimed it yet", "expirebridge doctor"
+
+
+def _lacking(task: Task) -> tuple[str, str, str]:
+    """What no listener had that claimed it: the same three."""
+    error = task.error or ""
+    lacking = Lacking.of(error)
+    if lacking is Lacking.FUNCTION:
+        return lacking.value, f"no listener had {task.func}", "expirebridge handlers --fleet"
+    reason = error.removeprefix(NOT_OPENED).partition("; tried again")[0]
+    return lacking.value, f"no listener opened it: {reason}", "expirebridge doctor"
 
 
 # Waiting.

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
+from expirebridge.checks.sealed import check_opened
 from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.model.durations import human
@@ -206,9 +207,10 @@ class Overview:
                 inspection.read_tally(spans=spans, minutes=minutes)
             )
             functions = await self._functions()
-            findings = [
-                await self._context.store.run(check_functions(self._context.settings.lease))
-            ]
+            store = self._context.store
+            findings = [await store.run(check_functions(self._context.settings.lease))]
+            if (unopened := await store.run(check_opened())) is not None:
+                findings.append(unopened)
             if self._of_ledger is not None:
                 findings += await self._of_ledger()
         except ServerUnreachable:

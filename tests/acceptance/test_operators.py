@@ -43,8 +43,8 @@ def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path
     # ledger or in a newer format, for servers with functions, and for a folder of handlers.
     elsewhere = {
         "sentinels", "failover", "cluster", "coverage", "partitions", "misplaced keys", "nodes",
-        "series", "limits", "holds", "keys", "ledger", "ledger rows", "ledger series", "library",
-        "move", "format", "handlers",
+        "series", "limits", "holds", "keys", "arguments", "ledger", "ledger rows",
+        "ledger series", "library", "move", "format", "handlers",
     }  # fmt: skip
     assert set(report_of(result.stdout)) == set(explained) - elsewhere
     assert result.stdout.startswith(f"{url}\n\nok       version        ")

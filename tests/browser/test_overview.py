@@ -9,16 +9,17 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
 from expirebridge.handlers.signatures import digest_of
+from expirebridge.listener.execution.outcome import OutcomeBuilder
 from expirebridge.model.durations import human
 from expirebridge.model.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.web.overview import Backlog, Readings
 from tests.browser.serving import Asking
 from tests.kit.invoked import end_due_tasks, invoke_json
-from tests.kit.steps import settle
+from tests.kit.steps import claim, settle
 
 
 @pytest.fixture
@@ -125,6 +126,19 @@ async def test_functions_that_no_listener_knows_are_named(
     async with asking() as pages:
         shown = html.unescape((await pages.get("/")).text)
     assert "mail.sned: no listener knows it (did you mean 'mail.send'?)" in shown
+
+
+async def test_a_key_that_listeners_lack_is_an_alarm_and_their_functions_are_not(
+    asking: Asking, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("mail.send", [], 0, id="a")
+    [task] = claim(store).tasks
+    lacking = OutcomeBuilder(task).not_opened("it is sealed with key k1").settlement
+    assert settle(store, lacking) == [Settled.DONE]
+    async with asking() as pages:
+        shown = (await pages.get("/")).text
+    assert "1 task waits, because a listener lacks the key that opens them: mail.send (1)" in shown
+    assert "wait for functions that the listeners do not know" not in shown
 
 
 async def test_it_is_explained_why_more_can_run_than_there_are_places(asking: Asking) -> None:

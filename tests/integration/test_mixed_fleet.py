@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from expirebridge import State
+from expirebridge.model.lacking import Lacking
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet, inspection, producing
@@ -156,7 +157,7 @@ def test_what_nobody_knows_waits_in_its_place_with_its_reason_and_since_when(
     assert fields_of(client, "a") == first
     assert due_of(client, "a") == due
     found = mixed.run(inspection.find_unhandled(15, limit=9))
-    assert found.functions == ["lost.func"]
+    assert found.tasks == [("lost.func", Lacking.FUNCTION)]
 
 
 def test_what_nobody_has_known_for_a_day_is_claimed_to_be_failed_by_who_really_knows(

@@ -1,6 +1,8 @@
 """Why a task has not run: each reason, as a bridge gives it."""
 
+import asyncio
 import re
+import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -9,7 +11,11 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State
+from expirebridge.checks.finding import Level
+from expirebridge.checks.sealed import check_opened
+from expirebridge.checks.work import check_functions
 from expirebridge.handlers.signatures import digest_of
+from expirebridge.hooks import End
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -18,7 +24,9 @@ from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.ledger import MOST_DIRTY
 from tests.kit.colours import Ask, asking_one
+from tests.kit.private_keys import K1
 from tests.kit.steps import PREFIX, age, claim, server_ms, settle
+from tests.kit.witness import Witness, listening
 
 AT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 IN_AN_HOUR = rf"in (1h|59m \d+s) \(at {AT}\)"
@@ -137,6 +145,59 @@ async def test_no_listener_had_its_function(ask: Ask, check: Ask, store: Store) 
     await check("unknown-function", lack + again, remedy)
     beat(store, "mail.send")
     await check("unknown-function", rf"no listener had mail\.send{again}", remedy)
+
+
+class Compression:
+    def encode(self, args: bytes, id: str) -> bytes:  # noqa: ARG002
+        return zlib.compress(args)
+
+    def decode(self, encoded: bytes, id: str) -> bytes:  # noqa: ARG002
+        return zlib.decompress(encoded)
+
+
+NO_KEY = "it is sealed with key k1, and there are no keys here (EXPIREBRIDGE_KEYS)"
+NO_CODEC = "its arguments are encoded, and its listener has no codec (EXPIREBRIDGE_CODEC)"
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "reason", "lacks", "remedy"),
+    [
+        ({"keys": K1}, "sealed", NO_KEY, "the key that opens them", "keys (EXPIREBRIDGE_KEYS)"),
+        (
+            {"codec": Compression()}, "not-decoded", NO_CODEC, "the codec that decodes them",
+            "codec (EXPIREBRIDGE_CODEC)",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_listener_lacked_its_key_or_codec(
+    settings: Settings, store: Store, given: dict[str, Any], code: str, reason: str, lacks: str,
+    remedy: str,
+) -> None:  # fmt: skip
+    async def send(to: str) -> None: ...
+
+    witness = Witness()
+    async with listening(settings, witness, send=send), AsyncBridge(settings.url) as bridge:
+        async with AsyncBridge(settings.url, **given) as other:
+            await other.make_task("test.send", ["x" * 70_000 if code == "not-decoded" else "x"], 0,
+                                  id="a")  # fmt: skip
+        await witness.until_ended(1, End.RELEASED)
+        why = await bridge.why("a")
+        functions = await asyncio.to_thread(store.run, check_functions(settings.lease))
+        arguments = await asyncio.to_thread(store.run, check_opened())
+    assert why is not None
+    assert (why.code, why.remedy) == (code, "expirebridge doctor")
+    again = rf"; it is tried again in \d+s \(at {AT}\)"
+    assert re.fullmatch(rf"no listener opened it: {re.escape(reason)}{again}", why.text), why.text
+    assert functions.level is Level.OK
+    assert arguments is not None
+    assert arguments.message == (
+        f"1 task waits, because a listener lacks {lacks}: test.send (1); each fails after 24 h"
+    )
+    assert f"{remedy}, and restart" in arguments.remedy
+
+
+def test_no_task_waits_for_a_key_or_a_codec(store: Store) -> None:
+    assert store.run(check_opened()) is None
 
 
 # Pending, and due.

@@ -398,7 +398,7 @@ class Attempt:
             if self.encoded is None:
                 args, kwargs = decode_args(stored)
         except NotOpened as fault:
-            self._not_opened = f"its arguments: {fault}"
+            self._not_opened = str(fault)
         except ValueError as error:
             self._unreadable = f"its arguments ({error})"
         return Task(

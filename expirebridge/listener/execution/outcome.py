@@ -11,6 +11,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End, Ended
 from expirebridge.listener.execution.exceptions import DecodingFailed, RemoteTraceback, TimedOut
 from expirebridge.model.durations import seconds_of
+from expirebridge.model.lacking import NOT_DECODED, NOT_OPENED
 from expirebridge.model.lateness import Lateness
 from expirebridge.model.objective import Objective
 from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
@@ -222,13 +223,12 @@ class OutcomeBuilder:
     def not_decoded(self) -> AttemptOutcome:
         """A codec made its arguments, and the listener has none; another listener may."""
         return self._wait_for_another(
-            "its arguments are encoded, and its listener has no codec (EXPIREBRIDGE_CODEC)",
-            open=True,
+            f"{NOT_DECODED}and its listener has no codec (EXPIREBRIDGE_CODEC)", open=True
         )
 
     def not_opened(self, reason: str) -> AttemptOutcome:
         """Its arguments are sealed, and not opened; another listener may have the key."""
-        return self._wait_for_another(f"{reason} (EXPIREBRIDGE_KEYS)", open=True)
+        return self._wait_for_another(f"{NOT_OPENED}{reason} (EXPIREBRIDGE_KEYS)", open=True)
 
     def _wait_for_another(self, reason: str, *, open: bool = False) -> AttemptOutcome:
         reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from expirebridge.model.keys import IN_RECORD
+from expirebridge.model.lacking import Lacking
 from expirebridge.model.lateness import LateCause
 from expirebridge.model.objective import ObjectiveResult
 from expirebridge.model.task import State
@@ -268,26 +269,33 @@ def list_listeners(limit: int) -> Command[list[LastBeat]]:
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """Tasks that wait because no listener has their function."""
+    """Tasks that wait because no listener had their function, key or codec."""
 
     examined: int
     """How many tasks were looked at: those that are due next."""
-    functions: list[str]
-    """The function of each task that was found."""
+    tasks: list[tuple[str, Lacking]]
+    """The function of each task that was found, and what it waits for."""
+
+    def functions(self, lacking: Lacking) -> list[str]:
+        """The function of each task that waits for this."""
+        return [func for func, what in self.tasks if what is lacking]
 
 
 def find_unhandled(retried_every: float, *, limit: int) -> Command[Unhandled]:
     """Look for such tasks, which are tried again every so many seconds, among the first `limit`."""
     return script(
         "find_unhandled", milliseconds(retried_every), limit,
-        read=lambda reply: Unhandled(reply[0], [text(func) for func in reply[1:]]),
+        read=lambda reply: Unhandled(
+            reply[0],
+            [(text(func), Lacking.of(text(why))) for func, why in rows_of(reply[1:], 2)],
+        ),
         route=Everywhere(_joined_unhandled),
     )  # fmt: skip
 
 
 def _joined_unhandled(each: Sequence[Unhandled]) -> Unhandled:
-    functions = [func for one in each for func in one.functions]
-    return Unhandled(sum(one.examined for one in each), functions)
+    tasks = [task for one in each for task in one.tasks]
+    return Unhandled(sum(one.examined for one in each), tasks)
 
 
 @dataclass(frozen=True, slots=True)
