@@ -636,6 +636,10 @@ def test_an_edit_seals_too(url: str, client: redis.Redis) -> None:
         ):
             other.edit("a", args=["x"], kwargs={})
     with Bridge(url) as plain:
+        plain.make_task("test.send", ["x" * 600], "1h", id="d")
+        client.hset("expirebridge:task:d", "args", "sealed:k1:")
+        with pytest.raises(InvalidTask, match="cannot be edited here: it is damaged"):
+            plain.edit("d", ["y"])
         plain.make_task("test.send", [SECRET], "1h", id="b", private=True)
         plain.edit("b", ["y"])
         plain.make_task("test.send", [SECRET], "1h", id="c")

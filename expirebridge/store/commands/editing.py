@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from expirebridge.model.keys import IN_RECORD, MAX_ARGS_IN_KEY, is_hidden
-from expirebridge.model.sealing import Content, KeyRing, NotOpened, key_of
+from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
 from expirebridge.model.task import Change, Task
 from expirebridge.store.commands.call import Command, OfId, new_nonce, rows_of, script
 from expirebridge.store.commands.producing import change_of
@@ -41,7 +41,7 @@ def _edited(row: Sequence[Any], key_ring: KeyRing | None) -> EditedTask:
     record = {text(name): value for name, value in rows_of(row[4], 2)}
     stored = args = call_of(record)[1]
     hidden = ""
-    if key_of(stored) is not None:
+    if stored.startswith(MARK):
         try:
             args = opened(stored.partition(b" ")[0], text(row[0]), Content.ARGUMENTS, key_ring)
         except NotOpened as fault:
