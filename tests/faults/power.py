@@ -20,6 +20,8 @@ from tests.faults.background import Background
 from tests.kit.history import Forgot, Writer, now
 
 SAMPLE_EVERY = 0.005
+NOTED_WITHIN = 100
+"""The ms within which a producer notes an answer: the server may be gone by then."""
 FSYNC_WITHIN = 2000
 """The ms within which `everysec` has what was acknowledged on disk."""
 
@@ -63,7 +65,7 @@ class Power(Background):
     def _cut(self, kept: Length, size: int, history: Writer) -> None:
         with self._file().open("r+b") as file:
             file.truncate(size)
-        history.write(Forgot(at=kept.at, until=now()))
+        history.write(Forgot(at=kept.at, until=now() + NOTED_WITHIN))
 
     def _file(self) -> Path:
         # A test's file is too short to be rewritten: there is the base, and one file that grows.
