@@ -15,7 +15,7 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.events import Misfired, Started
 from expirebridge.hooks import End
 from expirebridge.listener.execution import attempt
-from expirebridge.settings import Doorbells, Settings
+from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, inspection, reconciling
 from expirebridge.store.commands.claiming import Settlement
@@ -199,24 +199,6 @@ async def test_the_server_was_slow(
         client.execute_command("CLIENT", "PAUSE", 800, "ALL")
         await witness.until_ended()
     assert causes(witness) == [LateCause.SERVER_SLOW]
-
-
-async def test_key_events_were_missed(
-    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
-) -> None:
-    """With events alone, nothing else says that a task is due."""
-    witness = Witness()
-    async with listening(replace(settings, doorbell=Doorbells.EVENTS), witness, note=note):
-        await witness.until_hearing()
-        client.execute_command("ACL", "SETUSER", "default", "-subscribe")
-        try:
-            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-            await async_bridge.make_task("test.note", [], LATE / 5)
-            await asyncio.sleep(LATE * 1.5)
-        finally:
-            client.execute_command("ACL", "SETUSER", "default", "+@all")
-        await witness.until_ended()
-    assert causes(witness) == [LateCause.EVENT_GAP]
 
 
 async def test_a_handler_blocked_the_event_loop(

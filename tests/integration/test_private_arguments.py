@@ -167,9 +167,10 @@ async def test_no_secret_is_anywhere(
     handlers: dict[str, Any] = {
         "send": send, "fail": fail, "discard": discard, "again": again,
     }  # fmt: skip
-    client.config_set("notify-keyspace-events", "KEA")
-    client.config_set("rdbcompression", "no")
-    client.config_set("appendonly", "yes")
+    wanted = {"notify-keyspace-events": "KEA", "rdbcompression": "no", "appendonly": "yes"}
+    former = {name: client.config_get(name)[name] for name in wanted}
+    for name, value in wanted.items():
+        client.config_set(name, value)
     pubsub = client.pubsub()
     pubsub.psubscribe("*")
     texts: dict[str, str] = {}
@@ -214,7 +215,8 @@ async def test_no_secret_is_anywhere(
     texts["log"] = caplog.text
     client.save()
     texts["files"] = contents_of(Path(str(client.config_get("dir")["dir"])))
-    client.config_set("appendonly", "no")
+    for name, before in former.items():
+        client.config_set(name, str(before))
     assert "large" in texts["files"]  # the right ones were read
     assert "large" in texts["commands"]
     assert "large" in texts["events"]

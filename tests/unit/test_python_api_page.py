@@ -6,6 +6,7 @@ from pathlib import Path
 
 import expirebridge
 from expirebridge import Bridge, Settings, events
+from expirebridge.model.lacking import Lacking
 from expirebridge.producer import reasons
 from expirebridge.settings import _ENVIRONMENT
 
@@ -38,4 +39,4 @@ def test_the_codes_of_reasons_are_there() -> None:
         r'(?:_reason\(\s*found, |return |code, text(?:, \w+)? = )"([a-z-]+)"', source
     )
     assert {"slot", "full", "no-ttl", "rests", "failed"} <= {*codes}
-    assert {*codes} == {*re.findall(r"`([a-z-]+)`", section)}
+    assert {*codes, *(one.value for one in Lacking)} == {*re.findall(r"`([a-z-]+)`", section)}
