@@ -330,26 +330,25 @@ def decode_misfire(stored: bytes) -> MisfirePolicy:
     raise ValueError(f"not a misfire policy: {stored!r}")
 
 
-# How long a handler may run.
+# How long a handler may run, and how late it may begin.
 
 
 def check_timeout(timeout: Duration | None) -> float | None:
     """Return a timeout in seconds; raise InvalidTask unless it is above 0."""
-    if timeout is None:
-        return None
-    seconds = seconds_of(timeout, name="timeout")
-    if seconds <= 0:
-        raise InvalidTask(f"timeout={timeout!r}: it must be above 0")
-    return seconds
+    return _above_zero(timeout, "timeout")
 
 
 def check_late(late: Duration | None) -> float | None:
     """Return an objective of lateness in seconds; raise InvalidTask unless it is above 0."""
-    if late is None:
+    return _above_zero(late, "late")
+
+
+def _above_zero(value: Duration | None, name: str) -> float | None:
+    if value is None:
         return None
-    seconds = seconds_of(late, name="late")
+    seconds = seconds_of(value, name=name)
     if seconds <= 0:
-        raise InvalidTask(f"late={late!r}: it must be above 0")
+        raise InvalidTask(f"{name}={value!r}: it must be above 0")
     return seconds
 
 
