@@ -5,10 +5,10 @@
   the page shows any; `^C` interrupts the listener;
 - a `text` block is what the listener prints next.
 
-`expirebridge server` and `expirebridge listen` go on in the background: the lines below them appear
-in some order, maybe between others, since a handler prints while its listener logs. `...` on a page
-stands for anything. Times, ages and the number of a tick differ from run to run, and the server's
-port is a free one.
+`expirebridge server`, `expirebridge listen` and web servers go on in the background: the lines
+below them appear in some order, maybe between others, since a handler prints while its listener
+logs. `...` on a page stands for anything. Times, ages and the number of a tick differ from run to
+run, and the ports are free ones.
 """
 
 import os
@@ -21,6 +21,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import distribution
 from pathlib import Path
 
 from tests.kit.databases import free_port
@@ -30,12 +31,16 @@ _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")
 _AGE = re.compile(r"\((?:in [^()]+|[^()]+ ago)\)|(?<= )\d+[dhms](?: \d+[hms])?$")
 _TICK = re.compile(r"@\d{13}")
+_WEB = {"uvicorn": ("--port", "{port}"), "gunicorn": ("--bind", "127.0.0.1:{port}")}
+"""Web servers, and the option that gives each another port than 8000."""
+_SERVERS = ("expirebridge server", "expirebridge listen", *_WEB)
+_MODULES = ("uvicorn", "gunicorn", "pytest", "expirebridge")
 _READS = ("expirebridge show", "expirebridge list", "expirebridge series next", "python look.py")
 """Commands that change nothing: they are repeated until they print what the page shows."""
 
 
-def _without_times(line: str, port: int) -> str:
-    line = _TICK.sub("@TICK", _TIME.sub("TIME", line)).replace(f":{port}/", ":6379/")
+def _without_times(line: str) -> str:
+    line = _TICK.sub("@TICK", _TIME.sub("TIME", line))
     return " ".join(_AGE.sub("AGE", line.rstrip()).split())
 
 
@@ -43,15 +48,18 @@ class Terminals:
     """The terminals of a reader: a folder, an environment, and what runs in the background."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port()
+        self.port, self._web_port = free_port(), free_port()
         self._folder = folder
         (folder / "bin").mkdir()
-        for name, module in ("expirebridge", "-m expirebridge"), ("python", ""):
+        for name in "python", *_MODULES:
             program = folder / "bin" / name
+            module = "" if name == "python" else f"-m {name}"
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
             program.chmod(0o755)
         self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("EXPIREBRIDGE")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("EXPIREBRIDGE", "PYTEST"))
         } | {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
@@ -86,13 +94,14 @@ class Terminals:
     def _type(self, command: str, shown: list[str]) -> None:
         if command == "^C":
             self._background[-1].send_signal(signal.SIGINT)
-            assert self._background[-1].wait(PATIENCE) == 0
+            # Uvicorn stops in order, and then ends by the signal that it got.
+            assert self._background[-1].wait(PATIENCE) in {0, -signal.SIGINT}
         elif command.startswith("pip install "):
-            _check_extras(command)
+            _check_packages(command)
         elif command.startswith("export "):
             name, _, value = command.removeprefix("export ").partition("=")
             self._environment[name] = value
-        elif command in {"expirebridge server", "expirebridge listen"}:
+        elif command.startswith(_SERVERS):
             self._begin(command)
             self._until_printed(shown)
         else:
@@ -102,6 +111,7 @@ class Terminals:
         words = shlex.split(command)
         if command == "expirebridge server":
             words += ["--port", str(self.port)]
+        words += [word.format(port=self._web_port) for word in _WEB.get(words[0], ())]
         self._output = self._folder / f"{len(self._background)}.log"
         self._read = set()
         with self._output.open("wb") as output:
@@ -133,9 +143,10 @@ class Terminals:
 
     def _run(self, command: str, shown: list[str]) -> None:
         deadline = time.monotonic() + PATIENCE
+        typed = command.replace("localhost:8000", f"localhost:{self._web_port}")
         while True:
             ran = subprocess.run(
-                ["/bin/sh", "-c", command], cwd=self._folder, env=self._environment,
+                ["/bin/sh", "-c", typed], cwd=self._folder, env=self._environment,
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
@@ -147,9 +158,11 @@ class Terminals:
             assert again, (command, shown, printed)
 
     def _alike(self, shown: str, printed: str) -> bool:
-        parts = _without_times(shown, self.port).split("...")
+        for port, usual in (self.port, "6379"), (self._web_port, "8000"):
+            printed = re.sub(rf":{port}\b", f":{usual}", printed)
+        parts = _without_times(shown).split("...")
         pattern = ".*".join(map(re.escape, parts))
-        return re.fullmatch(pattern, _without_times(printed, self.port)) is not None
+        return re.fullmatch(pattern, _without_times(printed)) is not None
 
     def close(self) -> None:
         """Kill what runs in the background: listeners, and then the server in order."""
@@ -184,9 +197,12 @@ def _commands(block: str) -> list[tuple[str, list[str]]]:
     return commands
 
 
-def _check_extras(command: str) -> None:
-    """Check that a `pip install '.[extras]'` names extras that this project has."""
+def _check_packages(command: str) -> None:
+    """Check that a `pip install` names extras of this project, or packages that tests have."""
     extras = re.fullmatch(r"pip install '\.\[([\w,]+)\]'", command)
-    assert extras is not None, command
+    if extras is None:
+        for package in command.split()[2:]:
+            distribution(package)  # raises if it is not installed
+        return
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
