@@ -127,6 +127,8 @@ class Task:
     """The result of `make_task`; None for a task that was looked up."""
     started: datetime | None = None
     """The time at which the last attempt was claimed, on the server's clock."""
+    listener: str | None = None
+    """The listener that claimed the last attempt, by the last 8 characters of its name."""
     ended: datetime | None = None
     """The time of its final state, on the server's clock."""
     result: Any = None

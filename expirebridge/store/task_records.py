@@ -106,6 +106,21 @@ def _moment(stored: bytes | str, unit: int = 1) -> datetime | None:
     return None if ms is None else from_ms(ms * unit)
 
 
+LISTENER_DIGITS = 8
+"""Characters of a claim's token that are the end of the name of the listener that claimed."""
+
+
+def listener_of(token: str) -> str:
+    """The end of the name of the listener whose claim has this token."""
+    return token[:LISTENER_DIGITS]
+
+
+def _last_listener(record: Mapping[str, bytes]) -> str | None:
+    """The listener of the last attempt, if there was one; see wire-protocol.md for the fields."""
+    token = record.get("token") or record.get("settled")
+    return listener_of(text(token)) if token and "started" in record else None
+
+
 # Readers of single values of a record. An unreadable one gives None: bad data stops no reader.
 
 
@@ -414,6 +429,7 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
         queued=place_from(place[0]) if place else None,
         history=history_of(record, standing),
         late=late_from(record) if standing.finished else None,
+        listener=_last_listener(record),
         **shown(record),
     )
 

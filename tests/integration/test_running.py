@@ -56,6 +56,27 @@ async def test_a_plain_handler_runs_in_a_thread_and_knows_its_task(
     assert witness.seen(Started)[0].task.tags == ("a",)
 
 
+async def test_a_task_says_which_listener_claimed_its_last_attempt(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+
+    def send() -> str | None:
+        if current_task().attempt == 1:
+            raise Retry(60)
+        return current_task().listener
+
+    async with listening(settings, witness, send=send) as listener:
+        task = await async_bridge.make_task("test.send", [], 0)
+        assert task.listener is None
+        await witness.until_ended()
+        assert (await found(async_bridge, task)).listener == listener.name[-8:]
+        await async_bridge.run_now(task.id)
+        await witness.until_ended(2)
+    read = await found(async_bridge, task)
+    assert read.result == read.listener == listener.name[-8:]
+
+
 async def test_arguments_in_the_record_arrive(
     settings: Settings, async_bridge: AsyncBridge
 ) -> None:

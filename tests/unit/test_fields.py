@@ -30,6 +30,7 @@ def test_a_task_has_what_is_shown() -> None:
         "late",
         "queued",
         "history",
+        "listener",
     } | {"completer"}
     assert {field.name for field in fields(Task)} - shown == rest
 

@@ -41,7 +41,7 @@ from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.model.transactions import Transaction
 from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.task_records import ClaimedTask, opened
+from expirebridge.store.task_records import ClaimedTask, listener_of, opened
 
 logger = logging.getLogger("expirebridge")
 
@@ -412,6 +412,7 @@ class Attempt:
             created=from_ms(claimed.made * 1000) if claimed.made is not None else None,
             attempt=claimed.attempt,
             lapses=claimed.lapses,
+            listener=listener_of(claimed.token),
             **claimed.shown,
         )
 

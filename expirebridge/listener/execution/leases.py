@@ -78,6 +78,8 @@ class Leases:
         self, consumer: SessionOwner, listener: str, *, lease: float, code: CodeVersion
     ) -> None:
         self._consumer = consumer
+        self.tokens = claiming.ClaimTokens(listener)
+        """Those of its next claims."""
         self._listener = listener
         self._code = code
         self._limits_declared = False

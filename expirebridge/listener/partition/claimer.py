@@ -21,7 +21,7 @@ from expirebridge.model.lateness import LateCause
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
-from expirebridge.store.commands.call import Command, command, new_nonce
+from expirebridge.store.commands.call import Command, command
 from expirebridge.store.commands.claiming import Claim
 from expirebridge.store.task_records import ClaimedTask
 
@@ -161,7 +161,7 @@ class Claimer:
         """
         alone = self._capacity.is_exclusive(self._wakeup)
         call = self._scan.call(
-            new_nonce(), self._settings, places=places, alone=alone,
+            self._consumer.leases.tokens.next(), self._settings, places=places, alone=alone,
             share=self._fair_share.share(places),
         )  # fmt: skip
         self._due_timer.notice_claim()

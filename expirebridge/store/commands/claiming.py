@@ -1,5 +1,6 @@
 """The calls of a listener that runs tasks: claim them, keep the claims alive, settle them."""
 
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -16,13 +17,29 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
-from expirebridge.store.task_records import ClaimedTask, claimed_from, text
+from expirebridge.store.task_records import LISTENER_DIGITS, ClaimedTask, claimed_from, text
 
 BEATS_PER_LEASE = 3
 """Heartbeats in each lease: one may be missed."""
 MAX_CLAIM = 100
 """Tasks that one claim takes at most, so that no claim holds the server for long."""
 MAX_CLAIM_BYTES = 1024 * 1024
+
+
+class ClaimTokens:
+    """The tokens of a listener's claims: the end of its name, and a number that it never repeats.
+
+    The number begins anywhere, so that two listeners with the same end of their names still differ.
+    """
+
+    def __init__(self, listener: str) -> None:
+        self._listener = listener[-LISTENER_DIGITS:]
+        self._last = secrets.randbits(32)
+
+    def next(self) -> str:
+        """A token that no other claim has."""
+        self._last = (self._last + 1) % 2**32
+        return f"{self._listener}{self._last:08x}"
 
 
 def earliest(prefix: str, since: bytes = b"-inf") -> Command[int | None]:
