@@ -1,32 +1,37 @@
-"""What README shows, done as it shows it."""
+"""What README shows, in both languages, done as it shows it."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import redis
 
 from expirebridge import Bridge, State
 from tests.kit.processes import listener, run, until_subscribed
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
 
 
-def block(first_line: str) -> str:
-    """The Python block that begins with this comment."""
-    found = re.search(rf"```python\n({re.escape(first_line)}\n.*?)```", README, re.DOTALL)
+@pytest.fixture(params=["README.md", "README.zh.md"])
+def readme(request: pytest.FixtureRequest) -> str:
+    return Path(ROOT, request.param).read_text(encoding="utf-8")
+
+
+def write(readme: str, folder: Path, name: str) -> None:
+    """Write the Python block that begins with the file's name."""
+    found = re.search(rf"```python\n(# {re.escape(name)}\n.*?)```", readme, re.DOTALL)
     assert found is not None
-    return found[1]
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(found[1], encoding="utf-8")
 
 
 def test_the_producer_and_the_handler_work_together(
-    url: str, bridge: Bridge, client: redis.Redis, tmp_path: Path
+    url: str, bridge: Bridge, client: redis.Redis, tmp_path: Path, readme: str
 ) -> None:
-    (tmp_path / "producer.py").write_text(block("# producer.py"))
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "mail.py").write_text(block("# tasks/mail.py"))
+    write(readme, tmp_path, "producer.py")
+    write(readme, tmp_path, "tasks/mail.py")
     produced = subprocess.run(
         [sys.executable, tmp_path / "producer.py"],
         env={"EXPIREBRIDGE_URL": url},
@@ -35,7 +40,7 @@ def test_the_producer_and_the_handler_work_together(
         check=True,
     )
     key = produced.stdout.strip()
-    assert "redis-cli -n 1 EXPIRE" in README
+    assert "redis-cli -n 1 EXPIRE" in readme
     id = key.partition(":")[0]
     with listener(url, tmp_path / "tasks"):
         # A key that expires before anybody listens says nothing of its new time.
@@ -47,19 +52,18 @@ def test_the_producer_and_the_handler_work_together(
     assert task.state is State.SUCCEEDED
 
 
-def test_the_test_passes(tmp_path: Path) -> None:
-    (tmp_path / "test_mail.py").write_text(block("# test_mail.py"))
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "mail.py").write_text(block("# tasks/mail.py"))
+def test_the_test_passes(tmp_path: Path, readme: str) -> None:
+    write(readme, tmp_path, "test_mail.py")
+    write(readme, tmp_path, "tasks/mail.py")
     command = [sys.executable, "-m", "pytest", "-p", "no:valkey", "test_mail.py"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 passed" in result.stdout, result.stdout
 
 
-def test_the_commands_that_it_names_are_there() -> None:
+def test_the_commands_that_it_names_are_there(readme: str) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for target in re.findall(r"\$ make (\w+)", README):
+    for target in re.findall(r"\$ make (\w+)", readme):
         assert target in targets
     overview = run("--help").stdout
-    for command in re.findall(r"[`$] ?expirebridge (\w+)", README):
+    for command in re.findall(r"[`$] ?expirebridge (\w+)", readme):
         assert command in overview

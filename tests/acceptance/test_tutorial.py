@@ -1,4 +1,4 @@
-"""The pages of docs/tutorial, followed from the first line to the last."""
+"""The pages of docs/tutorial, in both languages, followed from the first line to the last."""
 
 from pathlib import Path
 
@@ -6,14 +6,17 @@ import pytest
 
 from tests.kit.transcripts import terminals
 
-FOLDER = Path(__file__).parents[2] / "docs" / "tutorial"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.timeout(300)  # each command is a process, and a reader waits for tasks
 @pytest.mark.parametrize(
+    "folder", ["tutorial", pytest.param("zh/tutorial", marks=pytest.mark.rest)]
+)
+@pytest.mark.parametrize(
     ("page", "commands"), [("first-task.md", 13), ("recurring.md", 7), ("transaction.md", 8)]
 )
-def test_a_page_can_be_followed(tmp_path: Path, page: str, commands: int) -> None:
+def test_a_page_can_be_followed(tmp_path: Path, folder: str, page: str, commands: int) -> None:
     with terminals(tmp_path) as reader:
-        typed = reader.follow((FOLDER / page).read_text(encoding="utf-8"))
+        typed = reader.follow((DOCS / folder / page).read_text(encoding="utf-8"))
     assert len(typed) == commands

@@ -89,7 +89,8 @@ class Terminals:
         assert name is not None, f"a block names no file: {text}"
         file = self._folder / name[1]
         file.parent.mkdir(exist_ok=True)
-        file.write_text(text.replace("redis.Redis(db=1)", f"redis.Redis(port={self.port}, db=1)"))
+        text = text.replace("redis.Redis(db=1)", f"redis.Redis(port={self.port}, db=1)")
+        file.write_text(text, encoding="utf-8")
 
     def _type(self, command: str, shown: list[str]) -> None:
         if command == "^C":
