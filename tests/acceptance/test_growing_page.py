@@ -46,7 +46,7 @@ def test_the_steps_of_the_page(server: AnyServer, url: str, bridge: Bridge, tmp_
     ):
         try:
             said = line_of(mover.stderr)
-            assert said in PAGE.replace("   ", "")
+            assert said in PAGE.replace("    ", "")
             assert SAYS in said
             bridge.make_task("mail.send", [1], "1h", id="late")
             namespace: dict[str, Any] = {}
