@@ -15,8 +15,10 @@ EXTRAS ?= dev,browser
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
+# The documentation site's own environment: nothing of it is imported by other tests.
+SITE := $(VENV)-docs
 
-.PHONY: demo test test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots clean
+.PHONY: demo test test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
@@ -27,7 +29,7 @@ test: $(VENV)/.dev $(VENV)/fast/hiredis  ## What the product does: on the embedd
 
 test-all: test test-rest test-pythons test-lowest  ## All tests, against every server and SQL database that is found here
 
-test-rest: $(VENV)/.dev $(VENV)/fast/hiredis  ## Those that `make test` leaves out
+test-rest: $(VENV)/.dev $(VENV)/fast/hiredis $(SITE)/.made  ## Those that `make test` leaves out
 	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(ARGS)
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
@@ -87,8 +89,11 @@ designs: $(VENV)/.demo  ## The designs that people choose from, live and side by
 bench-report: $(LAB)/.made  ## docs/reference/performance.md and its plots, from the results
 	@$(LAB)/bin/python -m benchmarks.report $(ARGS)
 
+docs: $(SITE)/.made  ## The documentation site, in build/site; fails on links that lead nowhere
+	@$(SITE)/bin/python -m website
+
 clean:
-	rm -rf $(VENV) $(VENV)-* dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The environment is made in one piece: the marker is written last.
 $(VENV)/.demo: pyproject.toml
@@ -112,4 +117,10 @@ $(LAB)/.made: pyproject.toml
 	@echo "setting up the laboratory ..."
 	@test -x $(LAB)/bin/pip || $(PYTHON) -m venv $(LAB)
 	@$(LAB)/bin/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+$(SITE)/.made: pyproject.toml
+	@echo "setting up the tools for the site ..."
+	@test -x $(SITE)/bin/pip || $(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@

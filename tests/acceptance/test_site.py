@@ -1,0 +1,74 @@
+"""`make docs`: it builds the site, and fails for each kind of fault in a page."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.kit.matrix import STRICT
+from website.pages import ROOT
+
+PYTHON: Final = ROOT / ".venv-docs" / "bin" / "python"
+
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.skipif(not (PYTHON.exists() or STRICT), reason="needs `make docs`"),
+]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what the site is made from."""
+    for name in "docs", "examples", "benchmarks", "website":
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("node_modules", "results")
+        )
+    for file in (*ROOT.glob("*.md"), ROOT / "redis.conf"):
+        shutil.copyfile(file, tmp_path / file.name)
+    return tmp_path
+
+
+def build(folder: Path) -> tuple[int, str]:
+    """The exit code, and what is printed, without colours."""
+    done = subprocess.run(
+        [PYTHON, "-m", "website"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+
+
+def test_the_site_is_built(copy: Path) -> None:
+    code, printed = build(copy)
+    assert code == 0, printed
+    site = copy / "build" / "site"
+    for page in "index", "404", "tutorial/first-task", "reference/api/expirebridge", "zh/index":
+        assert (site / f"{page}.html").is_file()
+    for file in (
+        "llms.txt",
+        "llms-full.txt",
+        "search.json",
+        "zh/search.json",
+        "tutorial/first-task.md",
+    ):
+        assert (site / file).is_file()
+    assert '<html lang="zh"' in (site / "zh" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reported"),
+    [
+        ("[a](nowhere.md)", "nowhere.md leads nowhere"),
+        ("[a](deploy.md#nowhere)", "anchor does not exist"),
+        ("![a](../images/nowhere.png)", "nowhere.png leads nowhere"),
+        ("[a][nowhere]", "not read as Markdown: [a][nowhere]"),
+    ],
+)
+def test_a_fault_in_a_page_is_reported(copy: Path, fault: str, reported: str) -> None:
+    page = copy / "docs" / "how-to" / "monitor.md"
+    page.write_text(page.read_text(encoding="utf-8") + f"\n{fault}\n", encoding="utf-8")
+    code, printed = build(copy)
+    assert code == 1
+    assert reported in printed
+    assert "monitor" in printed
