@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.model import project
 from expirebridge.model.codec import Codec, check_codec
 from expirebridge.model.durations import LONGEST, seconds_of
 
@@ -21,6 +22,9 @@ LEAST_MEMORY = 64 * 1024 * 1024
 """Bytes: Python with the handlers' modules needs nearly as much."""
 MOST_MEMORY = 2**62
 """What systems can count."""
+HandlersPlace = Path | str
+"""The folder of the handlers' modules, or `module:function`, which lists them."""
+_LISTING = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 _LEDGER_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 _ENVIRONMENT = {
     "EXPIREBRIDGE_URL": "url",
@@ -65,8 +69,9 @@ class Settings:
     """Which ledger: several applications can share its table."""
     ledger_keep: float = 30 * 86400.0
     """How long a row of the ledger is kept after its task has finished."""
-    tasks: Path = Path("tasks")
-    """The folder of the handlers' modules."""
+    tasks: HandlersPlace = Path("tasks")
+    """The folder of the handlers' modules; or `module:function`, a function that returns a dict:
+    for each module's dotted name, the module part of its handlers' names."""
     app_dir: Path | None = None
     """The directory in which the outermost package of the handlers' modules is. None: the first one
     above `tasks` that has no `__init__.py`."""
@@ -106,6 +111,8 @@ class Settings:
     """How long a failed task is kept."""
 
     def __post_init__(self) -> None:
+        place = os.fspath(self.tasks)
+        object.__setattr__(self, "tasks", place if _LISTING.fullmatch(place) else Path(place))
         self._check_number("concurrency", at_least=1, whole=True)
         if self.processes is not None:
             self._check_number("processes", at_least=1, whole=True)
@@ -156,7 +163,8 @@ class Settings:
 
     @classmethod
     def read(cls, **given: Any) -> Self:
-        """Take each setting from the arguments that are not None, the environment, or its default.
+        """Take each setting from the arguments that are not None, the environment, the project of
+        this process (such as Django's settings), or its default.
 
         The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_PREFIX, EXPIREBRIDGE_LEDGER,
         EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_LEDGER_KEEP, EXPIREBRIDGE_TASKS,
@@ -166,8 +174,8 @@ class Settings:
         `ledger_keep`, `lease`, `grace`, `processes` and `process_memory` may be text, such as
         "30d", "10s", "4" and "512m".
 
-        Raises InvalidSetting for a value that cannot be, by the name of the variable if that holds
-        it, and for a name that is not a setting: then it suggests the nearest one.
+        Raises InvalidSetting for a value that cannot be, by the name of the variable or the key
+        that holds it, and for a name that is not a setting: then it suggests the nearest one.
         """
         known = {one.name for one in fields(cls)}
         for name in given:
@@ -177,22 +185,29 @@ class Settings:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InvalidSetting(f"{name!r} is not a setting{hint}")
-        variables = {
-            setting: variable
-            for variable, setting in _ENVIRONMENT.items()
-            if os.environ.get(variable) and given.get(setting) is None
-        }
-        said = {setting: os.environ[variable] for setting, variable in variables.items()}
-        said |= {name: value for name, value in given.items() if value is not None}
+        said = dict(project.defaults())
+        places = {name: f"EXPIREBRIDGE[{name.upper()!r}]={value!r}" for name, value in said.items()}
+        for variable, name in _ENVIRONMENT.items():
+            if value := os.environ.get(variable):
+                said[name], places[name] = value, f"{variable}={value}"
+        for name, value in given.items():
+            if value is not None:
+                said[name] = value
+                places.pop(name, None)
         try:
             return cls(**{name: _read(name, value) for name, value in said.items()})
         except InvalidSetting as error:
             name, fault = error.setting, error.fault
             if not name:  # of the keys, which must not be shown
                 raise
-            if name in variables:
-                raise InvalidSetting(f"{variables[name]}={said[name]}: {fault}") from None
+            if name in places:
+                raise InvalidSetting(f"{places[name]}: {fault}") from None
             raise _invalid(name, said[name], fault) from None
+
+
+def named_url() -> str | None:
+    """The server's URL as the environment or the project says it; None if neither does."""
+    return os.environ.get("EXPIREBRIDGE_URL") or project.defaults().get("url")
 
 
 def _invalid(name: str, value: object, fault: str) -> InvalidSetting:
@@ -202,13 +217,13 @@ def _invalid(name: str, value: object, fault: str) -> InvalidSetting:
 def _read(name: str, value: Any) -> Any:
     """The value of a setting, which may be text."""
     match name:
-        case "tasks" | "app_dir":
+        case "app_dir":
             return Path(value)
         case "only_marked":
             return _read_flag(name, value)
         case "functions":
             return _read_patterns(value)
-        case "ledger_keep":
+        case "ledger_keep" | "keep_succeeded" | "keep_failed" | "timeout":
             return _read_duration(name, value)
         case "lease" | "grace":
             return _read_seconds(name, value)

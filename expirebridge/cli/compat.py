@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +28,7 @@ from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import Arguments, BlindSpot, Comparison, Group
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.task import from_ms
-from expirebridge.settings import Settings
+from expirebridge.settings import HandlersPlace, Settings
 
 SHOWN = 20
 """Most groups of failing tasks that are printed; --json has all."""
@@ -127,7 +126,9 @@ def _group_as_data(group: Group) -> dict[str, Any]:
     }
 
 
-def _print_report(comparison: Comparison, scope: Scope, *, folder: Path, handlers: int) -> None:
+def _print_report(
+    comparison: Comparison, scope: Scope, *, folder: HandlersPlace, handlers: int
+) -> None:
     failing = [group for group in comparison.groups() if group.verdict.fails]
     for group in failing[:SHOWN]:
         _print_group(group)

@@ -1,6 +1,5 @@
 """The commands of the ledger: its tables in your SQL database, and how it stands."""
 
-import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
@@ -25,7 +24,7 @@ from expirebridge.connection import clients
 from expirebridge.connection.urls import check_url, safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model.durations import human, seconds_of
-from expirebridge.settings import Settings
+from expirebridge.settings import Settings, named_url
 from expirebridge.store.commands.ledger import RedisCheckpoint, WriteBackBacklog, read_ledgers
 from expirebridge.store.partitions import Partitions
 
@@ -132,8 +131,6 @@ def _seconds(text: str) -> float:
         raise InvalidSetting(f"--older-than {text}: write it like 90s, 12h or 7d") from None
 
 
-_URL = "EXPIREBRIDGE_URL"
-
 group = typer.Typer(
     help="The ledger: tasks in a table of your own SQL database.",
     no_args_is_help=True,
@@ -203,7 +200,7 @@ def status_(
     """
     with extra_is_there():
         from expirebridge.ledger.inspection import LedgerInspector  # noqa: PLC0415
-    redis = Settings.read(url=url, prefix=prefix) if url or _URL in os.environ else None
+    redis = Settings.read(url=url, prefix=prefix) if url or named_url() else None
     if redis is not None:
         check_url(redis.url)  # before the database is asked
     status = LedgerInspector(settings_of(ledger, ledger_name)).status()

@@ -28,7 +28,7 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import end, ends_at_ctrl_c
 from expirebridge.errors import InvalidSetting, ServerError
-from expirebridge.handlers import HandlersFolder, Registry
+from expirebridge.handlers import Registry, watched
 from expirebridge.hooks import Hook
 from expirebridge.listener import listener
 from expirebridge.listener.cores import usable_cores
@@ -215,7 +215,7 @@ def _levels(asked: LogLevel | None, *, verbose: bool, quiet: bool) -> tuple[LogL
 def _listen_and_reload(settings: Settings) -> None:
     """Run this same command, without --reload, in a process that restarts when a handler changes.
 
-    So it does when another module of the outermost package changes. The process ends if a handler
+    So it does when another module of an outermost package changes. The process ends if a handler
     cannot be imported; the next change starts another.
     """
     try:
@@ -224,15 +224,15 @@ def _listen_and_reload(settings: Settings) -> None:
         raise InvalidSetting(
             "--reload needs watchfiles: pip install 'expirebridge[reload]'"
         ) from None
-    words = [word for word in sys.argv[1:] if word != "--reload"]
+    words = [word for word in sys.orig_argv[1:] if word != "--reload"]
     os.environ[RELOADER] = str(os.getpid())
     # It ends at SIGINT, which is also how it ends the other process: before that one is ready, too.
     ends_at_ctrl_c()
     # Both signals raise KeyboardInterrupt, wherever it is: the other process is ended then, too.
     with contextlib.suppress(KeyboardInterrupt):
         watchfiles.run_process(
-            HandlersFolder.at(settings.tasks, settings.app_dir).outermost,
-            target=shlex.join([sys.executable, "-m", "expirebridge", *words]),
+            *watched(settings.tasks, settings.app_dir),
+            target=shlex.join([sys.executable, *words]),
             target_type="command",
             watch_filter=watchfiles.PythonFilter(),
             callback=lambda _: typer.echo("expirebridge: a handler changed: restarting", err=True),

@@ -24,6 +24,7 @@ from expirebridge.errors import (
     ListenerStuck,
     TaskExists,
 )
+from expirebridge.handlers.django_project import set_up_django
 
 PANELS = {
     "Tasks": {
@@ -162,12 +163,19 @@ def _root(
     """Keep a single command a word: without this Typer takes it for the whole."""
 
 
-def run() -> None:
-    """Run the command. An error becomes one line on stderr and an exit code."""
+def run(words: list[str] | None = None, *, name: str | None = None) -> None:
+    """Run the command with these words, or those of the command line, and end the process.
+
+    An error becomes one line on stderr and an exit code. `name` is that of the command in its help.
+    """
+    if words is None:
+        words = sys.argv[1:]
     if logging.lastResort is not None:  # what commands print that set up no log
         logging.lastResort.setFormatter(logging.Formatter("expirebridge: %(message)s"))
     try:
-        application(asked_for(sys.argv[1:]))()
+        if words and words[0] in COMMANDS:
+            set_up_django()
+        application(asked_for(words))(args=words, prog_name=name)
     except ListenerStuck as error:
         end(error, STUCK)
     except TaskExists as error:

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
     from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
-    from expirebridge.handlers.loading import HandlersFolder
     from expirebridge.handlers.periodic import every
-    from expirebridge.handlers.registry import Registry, name_of
+    from expirebridge.handlers.registry import Registry, name_of, watched
 
 __all__ = [
     "Call",
     "Handler",
-    "HandlersFolder",
     "Kind",
     "Registry",
     "check_binding",
@@ -31,12 +29,12 @@ __all__ = [
     "name_of",
     "plain_arguments",
     "typed_arguments",
+    "watched",
 ]
 
 _MODULES = {
     "Call": "call",
     "Handler": "definition",
-    "HandlersFolder": "loading",
     "Kind": "definition",
     "Registry": "registry",
     "check_binding": "arguments",
@@ -47,6 +45,7 @@ _MODULES = {
     "name_of": "registry",
     "plain_arguments": "arguments",
     "typed_arguments": "definition",
+    "watched": "registry",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name

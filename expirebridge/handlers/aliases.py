@@ -3,12 +3,13 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.definition import Handler
+from expirebridge.handlers.module_list import ModuleList
 from expirebridge.model.keys import check_func
+from expirebridge.settings import HandlersPlace
 
 RENAMES = "ALIASES"
 """The variable of the handlers' package that maps old names of modules and functions to new."""
@@ -140,13 +141,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def inner_name(dotted: str, folder: Path) -> str | None:
+def inner_name(dotted: str, place: HandlersPlace) -> str | None:
     """The name of a handler by what Python calls it, `tasks.mail.send`; None if it has none.
 
     What leads to the handlers' folder is no part of the name.
     """
+    if isinstance(place, str):
+        module, _, function = dotted.rpartition(".")
+        name = ModuleList.at(place).names.get(module)
+        return None if name is None else f"{name}.{function}"
     parts = dotted.split(".")
-    above = folder.parts
+    above = place.parts
     for count in range(min(len(above), len(parts)), 0, -1):
         if tuple(parts[:count]) == above[-count:]:
             parts = parts[count:]

@@ -22,6 +22,7 @@ from expirebridge.model.policies import (
     misfire_policy_of,
     policy_of,
 )
+from expirebridge.model.project import surrounded
 
 if TYPE_CHECKING:
     from expirebridge.handlers.typed import TypedArguments
@@ -60,8 +61,8 @@ class Handler:
     name: str
     function: Function
     call: Function
-    """The callable for a task's arguments as JSON holds them: the function, or for a typed
-    handler one that converts them before."""
+    """The callable for a task's arguments as JSON holds them: the function, for a typed handler
+    one that converts them before, with what the project does around each call."""
     is_async: bool
     retry: RetryPolicy | None
     """Its own retry policy; None: the default."""
@@ -115,11 +116,13 @@ class Handler:
             limits = bind_limits(marks.limits, function, name)
         except InvalidTask as error:
             raise HandlersError(f"{place_of(name, function)}: {error}") from None
+        call = function if typed is None else typed.reading(function)
+        is_async = inspect.iscoroutinefunction(function)
         return cls(
             name=name,
             function=function,
-            call=function if typed is None else typed.reading(function),
-            is_async=inspect.iscoroutinefunction(function),
+            call=surrounded(call, is_async=is_async),
+            is_async=is_async,
             retry=marks.retry,
             timeout=marks.timeout,
             misfire=marks.misfire,

@@ -125,7 +125,7 @@ def modules_in(folder: HandlersFolder) -> list[HandlersModule]:
     Raises HandlersError if a package or a module cannot be imported, or is imported under two
     names.
     """
-    files = list(_module_files(folder.path))
+    files = list(module_files(folder.path))
     if str(folder.app_dir) not in sys.path:
         sys.path.insert(0, str(folder.app_dir))
     importlib.invalidate_caches()
@@ -148,7 +148,7 @@ def _open_package(name: str, directory: Path, folder: HandlersFolder) -> None:
             _import_package(name, directory, folder)
         except (Exception, SystemExit) as error:
             file = directory / "__init__.py"
-            raise _unimported(file, error) from error
+            raise unimported(file, error) from error
     present = sys.modules[name]
     places = [Path(place).resolve() for place in getattr(present, "__path__", ())]
     if directory.resolve() not in places:
@@ -213,7 +213,8 @@ def _remedy_for(name: str, file: Path) -> str:
     return "import it under the first name only"
 
 
-def _module_files(root: Path) -> Iterator[Path]:
+def module_files(root: Path) -> Iterator[Path]:
+    """The files of the public modules under a package's directory. Raises HandlersError."""
     inside = root.resolve()
     for directory, subdirectories, files in os.walk(root):
         package = Path(directory, "__init__.py")
@@ -248,7 +249,7 @@ def _import(folder: HandlersFolder, path: Path) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise _unimported(path, error) from error
+        raise unimported(path, error) from error
     found = getattr(module, "__file__", None)
     if found is None or Path(found).resolve() != path.resolve():
         raise HandlersError(
@@ -257,7 +258,7 @@ def _import(folder: HandlersFolder, path: Path) -> ModuleType:
     return module
 
 
-def _unimported(path: Path, error: BaseException) -> HandlersError:
+def unimported(path: Path, error: BaseException) -> HandlersError:
     """The reason for a failed import: a line for a refused value, otherwise a traceback."""
     if isinstance(error, InvalidTask | InvalidSetting) and (place := _place_of(error, path)):
         return HandlersError(f"{path} does not import: {place}: {error}")

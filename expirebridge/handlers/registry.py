@@ -1,9 +1,9 @@
 """The registry: which functions may run, found once at the start and looked up ever after.
 
 Any client of Redis can write any function's name, so a name is only ever looked up, never
-imported or resolved. What can run is decided by the files under the handlers' folder: the public
-functions that are defined there, or those of them that are marked or listed, and nothing that is
-merely imported.
+imported or resolved. What can run is decided by the files under the handlers' folder, or the
+modules that the program lists: the public functions that are defined there, or those of them that
+are marked or listed, and nothing that is merely imported.
 """
 
 import difflib
@@ -21,12 +21,13 @@ from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, 
 from expirebridge.handlers.declared_limits import refuse_conflicting_limits
 from expirebridge.handlers.definition import Function, Handler
 from expirebridge.handlers.loading import HandlersFolder, modules_in
+from expirebridge.handlers.module_list import ModuleList
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
 from expirebridge.handlers.selection import listed_in, select
 from expirebridge.hooks import Hook, Lifespan
 from expirebridge.model.keys import check_func
 from expirebridge.model.schedule import SeriesSpec
-from expirebridge.settings import Settings
+from expirebridge.settings import HandlersPlace, Settings
 
 
 class Registry:
@@ -65,8 +66,10 @@ class Registry:
         self.lifespans = tuple(lifespans)
 
     @classmethod
-    def load(cls, folder: Path, *, app_dir: Path | None = None, only_marked: bool = False) -> Self:
-        """Import every module under `folder` and take its handlers.
+    def load(
+        cls, place: HandlersPlace, *, app_dir: Path | None = None, only_marked: bool = False
+    ) -> Self:
+        """Import every module under a folder, or that a function lists, and take its handlers.
 
         Those are the functions that the module's HANDLERS lists. Without it, they are its public
         functions, or with `only_marked` those with `@handler`. What no task can name, and
@@ -87,14 +90,20 @@ class Registry:
         handlers: dict[str, Handler] = {}
         hooks: list[Hook] = []
         lifespans: list[Lifespan] = []
-        found = HandlersFolder.at(folder, app_dir)
-        for module in modules_in(found):
+        if isinstance(place, str):
+            listed = ModuleList.at(place)
+            modules, packages = listed.modules(), list(listed.names)
+        else:
+            folder = HandlersFolder.at(place, app_dir)
+            modules, packages = modules_in(folder), [folder.package]
+        for module in modules:
             selected = select(module, only_marked=only_marked)
             handlers |= selected.handlers
             hooks += selected.hooks
             lifespans += selected.lifespans
-        refuse_lost_series(_modules_of(found.package), handlers.values())
-        renames = renames_in(sys.modules[found.package], handlers)
+        refuse_lost_series(_modules_of(packages), handlers.values())
+        # Listed modules have no package in common that could name their former names.
+        renames = [] if isinstance(place, str) else renames_in(sys.modules[packages[0]], handlers)
         return cls(handlers, renames=renames, hooks=hooks, lifespans=lifespans)
 
     @classmethod
@@ -161,15 +170,23 @@ class Registry:
         return f"no handler matches{hint}"
 
 
-def _modules_of(package: str) -> Iterator[ModuleType]:
-    """Every module of a package that was imported, private ones and the package itself included."""
+def watched(place: HandlersPlace, app_dir: Path | None = None) -> list[Path]:
+    """The directories in which a change may concern the handlers. Raises HandlersError."""
+    if isinstance(place, str):
+        return ModuleList.at(place).watched()
+    return [HandlersFolder.at(place, app_dir).outermost]
+
+
+def _modules_of(packages: Sequence[str]) -> Iterator[ModuleType]:
+    """Each module of packages that was imported, private ones and the packages included."""
+    beginnings = tuple(f"{package}." for package in packages)
     for name, module in list(sys.modules.items()):
-        if f"{name}.".startswith(f"{package}.") and isinstance(module, ModuleType):
+        if f"{name}.".startswith(beginnings) and isinstance(module, ModuleType):
             yield module
 
 
-def name_of(function: Function, folder: Path) -> str:
-    """Return the name under which `function` is registered when `folder` is loaded.
+def name_of(function: Function, place: HandlersPlace) -> str:
+    """Return the name under which `function` is registered when `place` is loaded.
 
     Raises InvalidTask when it is not a public function defined in a module there.
     """
@@ -179,17 +196,36 @@ def name_of(function: Function, folder: Path) -> str:
         raise InvalidTask(f"func={name}: give a function defined in a module, or its name")
     if "." in name:
         raise InvalidTask(f"func={name}: only functions of a module's top level are handlers")
+    if isinstance(place, str):
+        module = _listed_module(function, place)
+    else:
+        module = _module_under(place, source, name)
+    if any(part.startswith("_") for part in (*module.split("/"), name)):
+        raise InvalidTask(f"func={name}: only public functions of public modules are handlers")
+    _check_listed(function, name)
+    return check_func(f"{module}.{name}")
+
+
+def _module_under(folder: Path, source: str, name: str) -> str:
     try:
-        module = Path(source).resolve().relative_to(folder.resolve()).with_suffix("")
+        module = Path(source).resolve().relative_to(folder.resolve())
     except ValueError:
         raise InvalidTask(
             f"func={name}: {source} is not under the handlers' folder {folder.resolve()}; "
             "set EXPIREBRIDGE_TASKS, or give `tasks` to the Bridge or Ledger; or give the name"
         ) from None
-    if any(part.startswith("_") for part in (*module.parts, name)):
-        raise InvalidTask(f"func={name}: only public functions of public modules are handlers")
-    _check_listed(function, name)
-    return check_func(f"{module.as_posix()}.{name}")
+    return module.with_suffix("").as_posix()
+
+
+def _listed_module(function: Function, place: str) -> str:
+    names = ModuleList.at(place).names
+    if function.__module__ in names:
+        return names[function.__module__]
+    known = ", ".join(names) or "none"
+    raise InvalidTask(
+        f"func={function.__name__}: {function.__module__} is no module of handlers; those are "
+        f"{known} (listed by {place}). Move the function into one, or list its module, too"
+    )
 
 
 def _check_listed(function: Function, name: str) -> None:

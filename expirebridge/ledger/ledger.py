@@ -1,6 +1,5 @@
 """The producer's API of the ledger: tasks in the caller's own transaction."""
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +38,7 @@ from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of
 from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
-from expirebridge.settings import Settings
+from expirebridge.settings import Settings, named_url
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import args_of, split_call
@@ -130,7 +129,7 @@ class Ledger:
         """The name of the ledger in each row."""
         self.tables = own_tables() if tables is None else tables
         """The tables that it uses."""
-        self._folder = settings.tasks
+        self._place = settings.tasks
         self._key_ring = settings.key_ring
         self._writer = ArgumentWriter(key_ring=settings.key_ring)
         self._hooks = Hooks(hooks)
@@ -139,8 +138,8 @@ class Ledger:
         self._engine = url if isinstance(url, Engine) else None
         engine = url.sync_engine if isinstance(url, AsyncEngine) else self._engine
         self._database_check = DatabaseCheck(self.tables, own, engine)
-        there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
-        self._notifier = CommitNotifier(Settings.read(url=redis)) if there else None
+        redis = redis or named_url()
+        self._notifier = CommitNotifier(Settings.read(url=redis)) if redis is not None else None
 
     def create(self) -> bool:
         """Create the ledger's tables, unless they are there.
@@ -361,7 +360,7 @@ class Ledger:
                 "without keys"
             )
         spec = spec_from(
-            self._folder, self._writer, id, func, args, cron=cron, every=every, kwargs=kwargs,
+            self._place, self._writer, id, func, args, cron=cron, every=every, kwargs=kwargs,
             tz=tz, jitter=jitter, start=start, until=until, missed=missed, overlap=overlap,
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
@@ -433,7 +432,7 @@ class Ledger:
     def _new_task(self, **given: Any) -> NewTask:
         if given.get("if_exists", "reject") not in {"reject", "replace"}:
             raise InvalidTask(f"if_exists={given['if_exists']!r}: in a ledger, reject or replace")
-        new = new_task(self._folder, self._writer, **given)
+        new = new_task(self._place, self._writer, **given)
         args = new.fields.get("args")
         if isinstance(args, bytes):
             if len(args) <= keys.MAX_ARGS_IN_KEY and not self._writer.seals:

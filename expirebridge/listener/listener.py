@@ -8,6 +8,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -276,7 +277,10 @@ class Listener:
             f" (of {loaded})" if loaded > handlers else "", extra=fields,
         )  # fmt: skip
         if not handlers:
-            logger.warning("there is no handler in %s", self.settings.tasks.resolve())
+            place = self.settings.tasks
+            logger.warning(
+                "there is no handler in %s", place.resolve() if isinstance(place, Path) else place
+            )
 
     async def _run_roles(self) -> None:
         self._servers.start()

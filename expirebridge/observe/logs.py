@@ -5,6 +5,7 @@ log themselves is written unchanged.
 """
 
 import logging
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -197,7 +198,8 @@ def set_up(
     """Write all that this process logs to stderr in this form, warnings included.
 
     `own_level` is for what expirebridge logs, `level` for handlers and libraries. Each
-    line of a worker has its number. Only a command
+    line of a worker has its number. If a framework has set up a handler that writes to stdout or
+    stderr, lines of text are left to that. Only a command
     may call this, for its own process: the logging of a program is that program's affair.
     """
     handler = logging.StreamHandler()
@@ -205,12 +207,18 @@ def set_up(
     handler.addFilter(TaskFields())
     root = logging.getLogger()
     # Beside whatever is there: a tool that starts the command may have added a handler of its own.
-    root.addHandler(handler)
+    if how is LogFormat.JSON or not any(map(_writes_here, root.handlers)):
+        root.addHandler(handler)
     root.setLevel(level.number)
     logger.setLevel(own_level.number)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(level.number, logging.INFO))
     logging.captureWarnings(capture=True)
+
+
+def _writes_here(handler: logging.Handler) -> bool:
+    streams = (sys.stdout, sys.stderr)
+    return isinstance(handler, logging.StreamHandler) and handler.stream in streams
 
 
 def log_event(event: Event) -> None:

@@ -8,7 +8,6 @@ import asyncio
 import functools
 import inspect
 import logging
-import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -21,10 +20,11 @@ from expirebridge.connection import clients
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.model.codec import Codec
 from expirebridge.model.log_fields import event
+from expirebridge.model.task import Task
 from expirebridge.producer.new_task import advice_on
 from expirebridge.producer.operations import Operations
 from expirebridge.producer.unknown_functions import UnknownFunction
-from expirebridge.settings import DEFAULT_URL, Settings
+from expirebridge.settings import DEFAULT_URL, Settings, named_url
 from expirebridge.store.commands.call import Runnable
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
 
@@ -318,16 +318,16 @@ class AsyncBridge:
 
 
 _led: WeakSet[Bridge | AsyncBridge] = WeakSet()
-"""The bridges that were made with the URL of the environment."""
+"""The bridges that were made with the URL of the environment or the project."""
 
 
 def _is_led(url: str) -> bool:
-    return url == (os.environ.get("EXPIREBRIDGE_URL") or DEFAULT_URL)
+    return url == (named_url() or DEFAULT_URL)
 
 
 @contextmanager
 def leading_to(url: str) -> Iterator[None]:
-    """For a block, have the bridges that were made with the environment's URL use this one.
+    """For a block, have the bridges that were made with the URL of `named_url` use this one.
 
     For tests: a bridge at the top of a module is made before any test begins. Those that were made
     with another URL, or with a client, are left as they are.
@@ -359,6 +359,15 @@ def _on_default_bridge(method: Callable[Concatenate[Bridge, P], T]) -> Callable[
     without_self = list(signature.parameters.values())[1:]
     function.__signature__ = signature.replace(parameters=without_self)  # type: ignore[attr-defined]
     return function
+
+
+def prepare_task(*args: Any, **kwargs: Any) -> Callable[[], Task]:
+    """Check the arguments of `make_task` now, and return a function that makes the task."""
+    try:
+        steps = _default_bridge()._operations.make_task(*args, **kwargs)
+    except TypeError as error:
+        raise _misnamed(Operations.make_task, error) from None
+    return lambda: _default_bridge()._store.run(steps)
 
 
 make_task = _on_default_bridge(Bridge.make_task)

@@ -4,7 +4,6 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from expirebridge import handlers
@@ -16,7 +15,7 @@ from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.task import to_ms
 from expirebridge.producer.argument_writer import ArgumentWriter
-from expirebridge.settings import Settings
+from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.store.commands import call, producing
 from expirebridge.store.commands.call import CHUNK_BYTES, Argument, When
 
@@ -39,7 +38,7 @@ _OF_CELERY = {
 
 
 def new_task(
-    folder: Path,
+    place: HandlersPlace,
     writer: ArgumentWriter,
     /,
     func: Func,
@@ -58,13 +57,13 @@ def new_task(
     misfire: MisfireSpec | None = None,
     private: bool = False,
 ) -> producing.NewTask:
-    """Check the arguments of `make_task`; `folder` is that of the handlers.
+    """Check the arguments of `make_task`; `place` is that of the handlers.
 
     The arguments are JSON; once the id is final, `writer` writes them. Raises InvalidTask.
     """
     if if_exists not in _IF_EXISTS:
         raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
-    name, encoded = call_of(folder, func, args, kwargs, limited=not writer.takes_large)
+    name, encoded = call_of(place, func, args, kwargs, limited=not writer.takes_large)
     fields: dict[str, Argument] = {}
     if len(encoded) > keys.MAX_ARGS_IN_KEY or writer.seals or is_private(func, private):
         fields["args"] = encoded
@@ -114,7 +113,7 @@ def with_available_id(
 
 
 def call_of(
-    folder: Path,
+    place: HandlersPlace,
     func: Func,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
@@ -126,7 +125,7 @@ def call_of(
     They may have at most 64 KiB if they are `limited` to that.
     """
     func, args, kwargs = _parts(func, args, kwargs)
-    name = name_of(func, folder)
+    name = name_of(func, place)
     if isinstance(func, str):
         return name, keys.encode_args(args, kwargs, limited=limited)
     handlers.check_binding(func, args, kwargs or {})
@@ -134,21 +133,21 @@ def call_of(
     return name, keys.encode_args(*plain, limited=limited)
 
 
-def name_of(func: Named, folder: Path) -> str:
+def name_of(func: Named, place: HandlersPlace) -> str:
     """Return the name of a handler, which may be given by its name. Raises InvalidTask."""
     if isinstance(func, str):
-        return _checked_name(func, folder)
+        return _checked_name(func, place)
     if not callable(func):
         raise _no_handler(func)
-    return handlers.name_of(func, folder)
+    return handlers.name_of(func, place)
 
 
-def _checked_name(name: str, folder: Path) -> str:
+def _checked_name(name: str, place: HandlersPlace) -> str:
     """Return a valid name of a handler unchanged. Raises InvalidTask, with what may be meant."""
     try:
         return keys.check_func(name)
     except InvalidTask as error:
-        meant = handlers.inner_name(name, folder)
+        meant = handlers.inner_name(name, place)
         if meant is None:
             raise
         raise InvalidTask(f"{error} (did you mean {meant!r}?)") from None
@@ -167,13 +166,13 @@ def _no_handler(given: object) -> InvalidTask:
 
 
 def checked(
-    folder: Path, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
+    place: HandlersPlace, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
 ) -> producing.NewTask:
     """Check one of many tasks. An error names its position."""
     if not isinstance(item, (dict, Mapping)):
         raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
     try:
-        return new_task(folder, writer, **item)
+        return new_task(place, writer, **item)
     except (InvalidTask, TypeError) as error:
         reason = str(error).replace("new_task() ", "")
         raise InvalidTask(f"task {position}: {reason}{advice_on(error, new_task)}") from error

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer, SeriesDeclared
@@ -28,7 +27,7 @@ from expirebridge.series.definition import put, put_new
 from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 from expirebridge.series.ticks import first_after
-from expirebridge.settings import Settings
+from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.store.commands import producing
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import (
@@ -54,7 +53,7 @@ _REMOVALS = {
 
 
 def spec_from(
-    folder: Path,
+    place: HandlersPlace,
     writer: ArgumentWriter,
     /,
     id: str,
@@ -70,7 +69,7 @@ def spec_from(
     **when: Any,
 ) -> SeriesSpec:
     """Check the arguments of `schedule`. What says when it has its ticks goes to `schedule_of`."""
-    name, encoded = call_of(folder, func, args, kwargs)
+    name, encoded = call_of(place, func, args, kwargs)
     if is_private(func) and not writer.seals:
         raise InvalidTask(
             f"func={name!r}: the ticks of a series keep private arguments out of their keys' names "
@@ -88,13 +87,13 @@ def spec_from(
 
 
 def _checked(
-    folder: Path, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
+    place: HandlersPlace, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
 ) -> SeriesSpec:
     """Check one of many series. An error names its position."""
     if not isinstance(item, Mapping):
         raise InvalidTask(f"series {position}: give a mapping of schedule's arguments")
     try:
-        return spec_from(folder, writer, **item)
+        return spec_from(place, writer, **item)
     except (InvalidTask, TypeError) as error:
         reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
         raise InvalidTask(f"series {position}: {reason}") from error
@@ -106,7 +105,7 @@ class SeriesWork:
     def __init__(
         self, settings: Settings, unknown: UnknownFunctions, writer: ArgumentWriter
     ) -> None:
-        self._folder = settings.tasks
+        self._place = settings.tasks
         self._writer = writer
         self._key_ring = settings.key_ring
         self._lease = settings.lease
@@ -114,12 +113,12 @@ class SeriesWork:
 
     def schedule(self, id: str, func: Func, args: Sequence[Any], **options: Any) -> Steps[Series]:
         """Check the series at once, and put it. `options` are those of `spec_from`."""
-        return self._schedule(spec_from(self._folder, self._writer, id, func, args, **options))
+        return self._schedule(spec_from(self._place, self._writer, id, func, args, **options))
 
     def schedule_many(self, series: Iterable[Mapping[str, Any]]) -> Steps[list[SeriesOutcome]]:
         """Check all, and put those that are new in chunks, the others one by one."""
         specs = [
-            _checked(self._folder, self._writer, position, one)
+            _checked(self._place, self._writer, position, one)
             for position, one in enumerate(series)
         ]
         if self._unknown.refuses:

@@ -43,7 +43,7 @@ OLDEST = "redis-6.2"
 UNITS = "unit"
 """Where all tests are of the quick part."""
 
-QUICK_FOLDERS = {UNITS, "integration", "ledger", "acceptance", "browser"}
+QUICK_FOLDERS = {UNITS, "integration", "ledger", "contrib", "acceptance", "browser"}
 """Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
 
 DIFFERS = {

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.settings import DEFAULT_URL, Doorbells, Settings
+from expirebridge.model import project
+from expirebridge.settings import DEFAULT_URL, Doorbells, Settings, named_url
 
 URL = "redis://elsewhere:6380/2"
 
@@ -219,3 +220,54 @@ def test_a_variable_holds_patterns_of_functions(monkeypatch: pytest.MonkeyPatch)
 def test_patterns_of_functions_that_cannot_be_are_refused(given: Any) -> None:
     with pytest.raises(InvalidSetting, match=r"^functions="):
         Settings.read(functions=given)
+
+
+@pytest.fixture
+def of_project(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The default settings of the process's project."""
+    found: dict[str, Any] = {}
+    surround = project.surrounded
+    described = project.Project(defaults=lambda: found, surround=surround)
+    monkeypatch.setattr(project, "_registered", described)
+    return found
+
+
+def test_the_project_goes_before_the_defaults_only(
+    of_project: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_project |= {"url": URL, "prefix": "shop", "concurrency": 7, "keep_failed": "2d"}
+    assert Settings.read() == Settings(
+        url=URL, prefix="shop", concurrency=7, keep_failed=2 * 86400.0
+    )
+    assert named_url() == URL
+    monkeypatch.setenv("EXPIREBRIDGE_URL", "redis://environment/1")
+    monkeypatch.setenv("EXPIREBRIDGE_PREFIX", "environment")
+    read = Settings.read(prefix="argument", concurrency=3)
+    assert (read.url, read.prefix, read.concurrency) == ("redis://environment/1", "argument", 3)
+    assert named_url() == "redis://environment/1"
+
+
+def test_what_the_project_says_wrongly_is_named(of_project: dict[str, Any]) -> None:
+    of_project["concurrency"] = 0
+    with pytest.raises(InvalidSetting, match=r"EXPIREBRIDGE\['CONCURRENCY'\]=0: it must be"):
+        Settings.read()
+    with pytest.raises(InvalidSetting, match=r"^lease=0: it must be"):
+        Settings.read(concurrency=1, lease=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("shop.listing:modules", "shop.listing:modules"),
+        ("shop:modules", "shop:modules"),
+        ("tasks", Path("tasks")),
+        ("/srv/a:b/tasks", Path("/srv/a:b/tasks")),
+        (Path("shop:modules"), "shop:modules"),
+        ("", Path()),
+    ],
+)
+def test_handlers_are_in_a_folder_or_listed_by_a_function(
+    given: str | Path, place: str | Path
+) -> None:
+    assert Settings.read(tasks=given).tasks == place
+    assert Settings(tasks=given).tasks == place

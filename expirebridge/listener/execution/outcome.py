@@ -47,6 +47,7 @@ MAX_RESULT = 4096
 _OURS = (
     str(Path(__file__).parent) + os.sep,
     str(Path(__file__).parent / "process_pool") + os.sep,
+    str(Path(__file__).parents[2] / "contrib") + os.sep,
     "<frozen _collections_abc>",
 )
 """Files whose frames are left out of tracebacks: those between the event loop and a handler."""

@@ -23,6 +23,7 @@ import orjson
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, check_binding
+from expirebridge.handlers.django_project import set_up_django
 from expirebridge.hooks import Lifespan
 from expirebridge.listener.execution import fork_guard
 from expirebridge.listener.execution.exceptions import HELD_UP, StartRefused
@@ -125,7 +126,10 @@ _LEFT_OUT = {"msg", "args", "exc_info"}
 
 def send_log(channel: FrameChannel, levels: Mapping[str, int]) -> None:
     """Send the log of this process to its listener, warnings included, with these levels."""
-    logging.getLogger().addHandler(SendLog(channel))
+    root = logging.getLogger()
+    # In the listener, what a framework has set up writes it.
+    others = [one for one in root.handlers if not isinstance(one, logging.StreamHandler)]
+    root.handlers[:] = [*others, SendLog(channel)]
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
     logging.captureWarnings(capture=True)
@@ -192,18 +196,20 @@ def main() -> None:
     for number in SIGNALS:
         # Not SIG_IGN, which programs that handlers start would inherit.
         signal.signal(number, lambda *_: None)
-    send_log(channel, setup.levels)
     with fork_guard.signals_stay(*SIGNALS):
         try:
-            _serve(channel, setup.settings)
+            _serve(channel, setup)
         except HandlersError as error:  # of a lifespan's end
             logger.error("%s", error, exc_info=error)  # noqa: TRY400
 
 
-def _serve(channel: FrameChannel, settings: Settings) -> None:
+def _serve(channel: FrameChannel, setup: Setup) -> None:
     """Load the handlers, and call them until there are no more calls."""
+    settings = setup.settings
     with ExitStack() as stack:
         try:
+            set_up_django()
+            send_log(channel, setup.levels)
             with _limited_memory(settings):
                 registry = _load(settings)
                 if registry.lifespans:

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from contextvars import Context
 from dataclasses import replace
+from pathlib import Path
 
 from expirebridge.hooks import Hooks, ProcessEnd, ProcessEnded, ProcessStarted
 from expirebridge.listener.cores import usable_cores
@@ -35,9 +36,11 @@ class ProcessPool:
 
     def __init__(self, settings: Settings, hooks: Hooks) -> None:
         # Handlers may change the working directory.
-        app_dir = settings.app_dir
+        tasks, app_dir = settings.tasks, settings.app_dir
         self._settings = replace(
-            settings, tasks=settings.tasks.absolute(), app_dir=app_dir and app_dir.absolute()
+            settings,
+            tasks=tasks.absolute() if isinstance(tasks, Path) else tasks,
+            app_dir=app_dir and app_dir.absolute(),
         )
         self._hooks = hooks
         self.most = settings.processes or usable_cores()

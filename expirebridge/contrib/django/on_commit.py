@@ -1,0 +1,103 @@
+"""Makes tasks when a transaction of Django commits, or as rows of the ledger in it."""
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from asgiref.sync import sync_to_async
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from expirebridge.contrib.django.ledger_url import ledger_url
+from expirebridge.contrib.django.setting import LEDGER, SETTING, ledger_alias
+from expirebridge.errors import InvalidTask
+from expirebridge.model.durations import Duration
+from expirebridge.model.policies import MisfireSpec, RetrySpec
+from expirebridge.producer.bridge import prepare_task
+from expirebridge.producer.new_task import Func, IfExists
+
+if TYPE_CHECKING:
+    from expirebridge.ledger import Ledger
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of `make_task`, as `Bridge.make_task` describes them."""
+
+    kwargs: Mapping[str, Any] | None
+    at: datetime | None
+    id: str | None
+    if_exists: IfExists
+    max_wait: Duration | None
+    window: Duration | None
+    tags: Sequence[str]
+    retry: RetrySpec | None
+    timeout: Duration | None
+    late_after: Duration | None
+    misfire: MisfireSpec | None
+    private: bool
+
+
+def make_task(
+    func: Func,
+    args: Sequence[Any] = (),
+    delay: Duration | None = None,
+    *,
+    using: str | None = None,
+    **options: Unpack[TaskOptions],
+) -> None:
+    """Make a task when the transaction commits; at once, if there is none.
+
+    `using` is the alias of the database whose transaction that is: without it the ledger's, or
+    "default". If EXPIREBRIDGE["LEDGER"] is this alias, the task is a row in the transaction, and
+    cannot be lost. Otherwise it is made in Redis after the commit, and is lost if the process or
+    Redis fails just then. Nothing is made if the transaction is rolled back. A `delay` counts from
+    the INSERT of the row, or from the commit. All else is as in `Bridge.make_task`; with the ledger
+    `if_exists` is "reject" or "replace", and there is no `max_wait`, `window` or `private`.
+
+    Raises InvalidTask if the task cannot be. With the ledger it also raises as `Ledger.make_task`;
+    without it, what the server refuses, TaskExists included, is raised where the transaction
+    commits: give `if_exists="keep"` or `"replace"` with an `id`.
+    """
+    ledger = ledger_alias()
+    alias = using or ledger or DEFAULT_DB_ALIAS
+    if alias == ledger:
+        # By its connection, which tells when it is committed.
+        _ledger(ledger_url(alias)).make_task(
+            connections[alias], func, args, delay, **_for_rows(options)
+        )
+    else:
+        transaction.on_commit(prepare_task(func, args, delay, **options), using=alias)
+
+
+async def amake_task(
+    func: Func,
+    args: Sequence[Any] = (),
+    delay: Duration | None = None,
+    *,
+    using: str | None = None,
+    **options: Unpack[TaskOptions],
+) -> None:
+    """Do the same in async code: see `make_task`. Transactions of Django are never async."""
+    await sync_to_async(make_task)(func, args, delay, using=using, **options)
+
+
+@functools.cache
+def _ledger(url: str) -> "Ledger":
+    """The ledger at this URL: while tests run, an alias leads to another database."""
+    from expirebridge.ledger import Ledger  # noqa: PLC0415 - SQLAlchemy
+
+    return Ledger(url)
+
+
+def _for_rows(options: TaskOptions) -> dict[str, Any]:
+    """The options of a task in the ledger. Raises InvalidTask for those that none can have."""
+    from expirebridge.ledger import Ledger  # noqa: PLC0415 - SQLAlchemy
+
+    known = inspect.signature(Ledger.make_task).parameters
+    for name in TaskOptions.__annotations__:
+        if name in options and name not in known:
+            raise InvalidTask(
+                f"{name}: a task in the ledger cannot have it ({SETTING}[{LEDGER!r}])"
+            )
+    return dict(options)

@@ -1,0 +1,53 @@
+"""The program that this process belongs to, as its framework describes it: default settings, and
+what surrounds each call of a handler.
+
+`expirebridge.contrib.django` registers its project here. The core asks, and imports no framework.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+AnyFunction = Callable[..., Any]
+
+
+class Surround(Protocol):
+    """Surrounds the calls of a handler."""
+
+    def __call__(self, function: AnyFunction, /, *, is_async: bool) -> AnyFunction:
+        """Return a function that calls this one, with what is done before and after it.
+
+        What an async handler returns is awaited, and what surrounds it, too.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A framework's project."""
+
+    defaults: Callable[[], Mapping[str, Any]]
+    """Returns the settings that hold where neither an argument nor the environment says another
+    value, by their names. Raises InvalidSetting."""
+    surround: Surround
+
+
+_registered: Project | None = None
+
+
+def register(project: Project) -> None:
+    """Let this be the project of this process from now on."""
+    global _registered  # noqa: PLW0603 - a process belongs to one program
+    _registered = project
+
+
+def defaults() -> Mapping[str, Any]:
+    """The settings of the project, by their names; none without one. Raises InvalidSetting."""
+    return {} if _registered is None else _registered.defaults()
+
+
+def surrounded(function: AnyFunction, *, is_async: bool) -> AnyFunction:
+    """A handler's function, with what the project does around each call of it."""
+    if _registered is None:
+        return function
+    return _registered.surround(function, is_async=is_async)

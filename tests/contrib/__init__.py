@@ -1,0 +1,1 @@
+"""Frameworks: each test has a project of its own."""

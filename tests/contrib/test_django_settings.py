@@ -1,0 +1,112 @@
+"""The setting EXPIREBRIDGE of a Django project, and the checks of it."""
+
+import pytest
+
+from tests.kit.django_project import DjangoProject
+
+SHOW = "from expirebridge import Settings; s = Settings.read(); print(s.concurrency, s.prefix)"
+
+
+def test_the_environment_goes_before_it(project: DjangoProject) -> None:
+    project.expirebridge |= {"CONCURRENCY": 7, "PREFIX": "shop"}
+    assert project.program(SHOW).split() == ["7", "shop"]
+    assert project.program(SHOW, EXPIREBRIDGE_PREFIX="other").split() == ["7", "other"]
+
+
+def test_a_bridge_at_the_top_of_a_module_of_models_has_them(project: DjangoProject) -> None:
+    project.write("shop/models.py", "from expirebridge import Bridge\nbridge = Bridge()")
+    project.program("from shop.models import bridge; bridge.make_task('a.b', [], '1h')")
+    assert '"pending": 1' in project.manage("expirebridge", "count", "--json")
+
+
+def test_commands_obey_it_and_their_options_go_before(project: DjangoProject) -> None:
+    project.expirebridge["PREFIX"] = "shop"
+    project.manage("expirebridge", "make", "a.b", "[]", "--in", "1h", "--id", "a")
+    assert "a.b" in project.manage("expirebridge", "show", "a", "--settings=mysite.settings")
+    other = f"{project.url.rpartition('/')[0]}/3"
+    project.manage("expirebridge", "show", "a", "--url", other, code=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "id", "words"),
+    [
+        ({"CONCURENCY": 7}, "E001", "['CONCURENCY'] is not a setting; did you mean 'CONCURRENCY'?"),
+        ({"CONCURRENCY": 0}, "E001", "['CONCURRENCY']=0: it must be a whole number, at least 1"),
+        ({"LEDGER": "nowhere"}, "E001", "['LEDGER']='nowhere': no alias of DATABASES"),
+        ({"MODULES": "shop.jobs"}, "E003", "['MODULES']='shop.jobs': give a list of modules"),
+        ({"MODULES": ["shop.jobs"]}, "E003", "['MODULES']: there is no module shop.jobs"),
+        ({"URL": "localhost:6379"}, "E002", "localhost:6379"),
+        ({"TASKS": "nowhere"}, "E003", "nowhere does not exist"),
+    ],
+)
+def test_what_cannot_be_is_found_by_check(
+    project: DjangoProject, given: dict[str, object], id: str, words: str
+) -> None:
+    project.expirebridge |= given
+    told = project.manage("check", code=1)
+    assert f"(expirebridge.{id})" in told
+    assert words in told
+
+
+def test_another_type_is_refused(project: DjangoProject) -> None:
+    project.more_settings = "EXPIREBRIDGE = 'redis://localhost'"
+    assert "EXPIREBRIDGE is a str: it must be a dict" in project.manage("check", code=1)
+    told = project.manage("expirebridge", "count", code=2)
+    assert told == "expirebridge: EXPIREBRIDGE is a str: it must be a dict\n"
+
+
+def test_handlers_that_do_not_import_are_found_by_check(project: DjangoProject) -> None:
+    project.write("shop/tasks.py", "1 / 0")
+    told = project.manage("check", code=1)
+    assert "shop/tasks.py does not import" in told
+    assert "(expirebridge.E003)" in told
+
+
+def test_two_modules_of_one_name_are_refused(project: DjangoProject) -> None:
+    project.write("shop/tasks/jobs.py", "")
+    project.write("shop/jobs.py", "")
+    project.expirebridge["MODULES"] = ["shop.jobs"]
+    told = project.manage("check", code=1)
+    assert "shop.tasks.jobs and shop.jobs would both be 'shop/jobs' in the names of tasks" in told
+
+
+def test_check_finds_nothing_in_a_good_project(project: DjangoProject) -> None:
+    project.write("shop/tasks.py", "def remind(): pass")
+    assert "no issues" in project.manage("check")
+
+
+def test_a_folder_in_place_of_the_apps(project: DjangoProject) -> None:
+    project.write("jobs/mail.py", "def send(): pass")
+    project.expirebridge["TASKS"] = str(project.folder / "jobs")
+    assert "mail.send" in project.manage("expirebridge", "handlers")
+
+
+def test_a_settings_module_that_is_not_there_is_named(project: DjangoProject) -> None:
+    told = project.run("-m", "expirebridge", "count", code=2, DJANGO_SETTINGS_MODULE="elsewhere.s")
+    assert "DJANGO_SETTINGS_MODULE=elsewhere.s: there is no module elsewhere" in told
+
+
+def test_a_project_without_the_app_is_not_set_up(project: DjangoProject) -> None:
+    project.more_settings = "INSTALLED_APPS = ['nowhere']"
+    project.run(
+        "-m", "expirebridge", "count", "--url", project.url,
+        DJANGO_SETTINGS_MODULE="mysite.settings",
+    )  # fmt: skip
+
+
+def test_the_command_can_be_called_by_programs(project: DjangoProject) -> None:
+    told = project.program(
+        "from django.core.management import CommandError, call_command\n"
+        "call_command('expirebridge', 'count', '--json')\n"
+        "try:\n    call_command('expirebridge', 'show', 'nowhere')\n"
+        "except CommandError as error:\n    print('raised', error.returncode)"
+    )
+    assert '"pending": 0' in told
+    assert "raised 3" in told
+
+
+def test_its_help_is_that_of_the_command(project: DjangoProject) -> None:
+    for words in (["help", "expirebridge"], ["expirebridge", "--help"]):
+        told = project.manage(*words)
+        assert "Usage: manage.py expirebridge" in told
+        assert "put-off" in told

@@ -1,0 +1,147 @@
+"""A Django project in a folder of its own, whose commands and listeners are processes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from expirebridge import Bridge
+from tests.kit.processes import PATIENCE, ROOT
+
+MANAGE = """
+import os, sys
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mysite.settings")
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+SETTINGS = """
+import os
+SECRET_KEY = "of a test"
+INSTALLED_APPS = ["expirebridge.contrib.django", "shop"]
+DATABASES = {databases!r}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+EXPIREBRIDGE = {expirebridge!r}
+"""
+HANDLERS = """
+import os
+from django.apps import apps
+import redis
+
+def _report(word):
+    assert apps.ready
+    redis.Redis.from_url(os.environ["REPORTS"]).rpush("reports", word)
+"""
+"""The begin of a module of handlers."""
+
+
+class DjangoProject:
+    """A project `mysite` with an app `shop`."""
+
+    def __init__(self, folder: Path, url: str, database: dict[str, Any] | None = None) -> None:
+        self.folder = folder
+        self.url = url
+        sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3")}
+        self.databases = {"default": database or sqlite}
+        self.expirebridge: dict[str, Any] = {"URL": url}
+        """The setting EXPIREBRIDGE."""
+        self.more_settings = ""
+        self.write("manage.py", MANAGE)
+        self.write("mysite/__init__.py", "")
+        self.write("shop/__init__.py", "")
+        self.write("shop/models.py", "")
+        self._place = f"{url.rpartition('/')[0]}/2"
+        """Where handlers report: in another database."""
+        self._reports = redis.Redis.from_url(self._place, socket_timeout=PATIENCE + 10)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, whose parents are made."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def close(self) -> None:
+        """Close the connection on which handlers report."""
+        self._reports.close()
+
+    def report(self) -> str:
+        """Wait for the next word that a handler reports."""
+        popped: Any = self._reports.blpop(["reports"], timeout=PATIENCE)
+        assert popped is not None, f"no report in {PATIENCE} s\n{self.log}"
+        return str(popped[1].decode())
+
+    def until_state(self, id: str, state: str) -> None:
+        """Wait until a task is in this state; the test's own timeout is the limit."""
+        with Bridge(self.url) as bridge:
+            while (task := bridge.get(id)) is None or task.state != state:
+                time.sleep(0.01)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What processes of the project find there: no setting but what is given here."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("EXPIREBRIDGE_", "DJANGO_", "PYTEST_"))
+        }
+        return kept | {"PYTHONPATH": str(ROOT), "REPORTS": self._place} | more
+
+    def _write_settings(self) -> None:
+        text = SETTINGS.format(databases=self.databases, expirebridge=self.expirebridge)
+        self.write("mysite/settings.py", text + self.more_settings)
+
+    def manage(self, *words: str, code: int = 0, **env: str) -> str:
+        """Run `manage.py` to its end, which has this exit code; return what it printed."""
+        return self.run("manage.py", *words, code=code, **env)
+
+    def run(self, *words: str, code: int = 0, **env: str) -> str:
+        """Run Python in the folder to its end, which has this exit code; return what it printed."""
+        self._write_settings()
+        done = subprocess.run(
+            [sys.executable, "-W", "error", *words],
+            cwd=self.folder, env=self.environment(**env), capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def program(self, text: str, **env: str) -> str:
+        """Run a program in the project, which is set up, and succeeds."""
+        begin = "import django\ndjango.setup()\n"
+        env["DJANGO_SETTINGS_MODULE"] = "mysite.settings"
+        return self.run("-c", begin + text, code=0, **env)
+
+    @property
+    def log(self) -> str:
+        """What listeners have logged."""
+        return (self.folder / "listener.log").read_text()
+
+    def until_logged(self, words: str, *, times: int = 1) -> None:
+        """Wait until listeners have logged this so often; the test's own timeout is the limit."""
+        while self.log.count(words) < times:
+            time.sleep(0.01)
+
+    @contextmanager
+    def listening(
+        self, *options: str, command: tuple[str, ...] = ("manage.py", "expirebridge"), **env: str
+    ) -> Iterator["subprocess.Popen[bytes]"]:
+        """A listener of the project, which is up when the block begins, and ends with it."""
+        self._write_settings()
+        with (self.folder / "listener.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, *command, "listen", *options],
+                cwd=self.folder, env=self.environment(**env), stdout=log, stderr=log,
+            )  # fmt: skip
+        try:
+            while "listening on" not in self.log:
+                assert process.poll() is None, self.log
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
