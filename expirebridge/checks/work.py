@@ -255,20 +255,28 @@ OVERDUE_LIMIT = 30.0
 
 
 def check_health(
-    database: Database, settings: Settings, *, limit: float = OVERDUE_LIMIT, here: bool = False
+    database: Database,
+    settings: Settings,
+    *,
+    limit: float | None = OVERDUE_LIMIT,
+    here: bool = False,
 ) -> Steps[list[Finding]]:
     """The checks of a probe: whether listeners are alive and subscribed, and start due tasks.
 
-    `limit` is how many seconds a due task may wait. `here` requires a listener on this machine.
+    `limit` is how many seconds a due task, and a row of a ledger, may wait; with None, that is not
+    checked. `here` requires a listener on this machine.
     `settings` are those with which the listeners were started. Partitions that do not answer are
     left out.
     """
     health = yield from inspection.read_health(settings.lease)
-    findings = [check_listeners(health, here=here), check_overdue(health, limit)]
+    findings = [check_listeners(health, here=here)]
+    if limit is not None:
+        findings.append(check_overdue(health, limit))
     if health.listeners:
         subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
         findings.append((yield from subscriptions))
-    findings += yield from check_dirty(limit)
+    if limit is not None:
+        findings += yield from check_dirty(limit)
     return findings
 
 

@@ -84,8 +84,14 @@ def doctor(
 
 def check(
     max_overdue: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long a due task may wait.")
-    ] = human(OVERDUE_LIMIT),
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help=f"How long a due task may wait.  [default: {human(OVERDUE_LIMIT)}; "
+            "with --here: not checked]",
+            show_default=False,
+        ),
+    ] = None,
     here: Annotated[
         bool,
         typer.Option("--here", help="Require a listener on this machine, or in this container."),
@@ -101,9 +107,10 @@ def check(
     """Exit with 0 if listeners are healthy, and with 1 if not.
 
     Healthy listeners beat, are subscribed, and let no due task wait for long. If something is
-    wrong, the one line of output says what. For Docker's HEALTHCHECK and Kubernetes' exec probes.
-    Give it the same --doorbell and --lease as the listeners. With EXPIREBRIDGE_LEDGER, and without
-    --here, the ledger's database is asked as well.
+    wrong, the one line of output says what. For Docker's HEALTHCHECK and Kubernetes' exec probes,
+    --here checks only the listener beside it, and not whether tasks wait. Give it the same
+    --doorbell and --lease as the listeners. With EXPIREBRIDGE_LEDGER, and without --here, the
+    ledger's database is asked as well.
 
     Example: expirebridge check --here --max-overdue 1m
     """
@@ -112,12 +119,14 @@ def check(
         url=url, prefix=prefix, doorbell=doorbell, lease=lease, ledger=ledger,
         ledger_name=ledger_name,
     )  # fmt: skip
-    limit = seconds_of(max_overdue, name="max-overdue")
+    limit = None if here else OVERDUE_LIMIT
+    if max_overdue is not None:
+        limit = seconds_of(max_overdue, name="max-overdue")
     with closing(probe_store_of(settings)) as store:
         try:
             findings = store.run(check_health(store.database, settings, limit=limit, here=here))
             findings += check_left_out(store.left_out, here=here)
-            if not here:
+            if not here and limit is not None:
                 findings += _of_ledger(store, settings, limit=limit)
         except ServerError as failure:
             findings = [error("server", str(failure), "")]

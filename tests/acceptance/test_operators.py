@@ -142,7 +142,11 @@ def test_a_probe_finds_a_listener_that_does_nothing(
             pass
         result = run("check", "--max-overdue", "0s", url=url)
         patient = run("check", "--max-overdue", "1h", url=url)
+        here = run("check", "--here", url=url)
+        here_in_time = run("check", "--here", "--max-overdue", "0s", url=url)
     assert (result.returncode, patient.returncode) == (1, 0)
+    assert (here.returncode, here_in_time.returncode) == (0, 1)
+    assert "overdue" not in here.stdout
     assert "not ok: 1 task is overdue, the first for" in result.stdout
 
 

@@ -395,6 +395,16 @@ def test_a_listener_of_another_machine_is_none_of_this_one(store: Store) -> None
     assert here.message.endswith("; 1 elsewhere")
 
 
+def test_without_a_limit_nothing_is_asked_about_tasks(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    store.run(claiming.heartbeat("me:1:x", 10, [], code="c0de"))
+    bridge.make_task("mail.send", [1], 3600, id="a")
+    age(client, "pending", "a", 40)
+    found = store.run(check_health(store.database, Settings(), limit=None))
+    assert [one.check for one in found] == ["listeners", "subscriptions"]
+
+
 def test_a_listener_that_was_silent_for_a_lease_does_not_beat(
     store: Store, client: redis.Redis
 ) -> None:
