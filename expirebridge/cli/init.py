@@ -34,6 +34,8 @@ UNIT = """# cp expirebridge.service /etc/systemd/system/ && systemctl enable --n
 Description=expirebridge listener
 After=network-online.target
 Wants=network-online.target
+# A listener that starts while Redis is down ends: try again for as long as it takes.
+StartLimitIntervalSec=0
 
 [Service]
 WorkingDirectory={folder}

@@ -1,11 +1,9 @@
 """The pages on deploys: what they show is done as they show it, by processes of two codes."""
 
-import configparser
 import json
 import re
 import shutil
 import signal
-import subprocess
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from expirebridge import Bridge, State, Task
-from expirebridge.model.durations import seconds_of
 from tests.kit.invoked import invoke
 from tests.kit.processes import PATIENCE, ROOT, Reports, listener, run, until_logged
 from tests.kit.shell import Shell, shell
@@ -321,44 +317,3 @@ def test_a_second_signal_takes_the_grace_time_away(
         assert process.wait(10) == 0
     given_back = found(bridge, task.id)
     assert (given_back.state, given_back.attempt) == (State.PENDING, 0)
-
-
-def grace_of(words: list[str]) -> float:
-    return float(words[words.index("--grace") + 1])
-
-
-def test_the_unit_gives_a_listener_time_to_drain(tmp_path: Path) -> None:
-    [text] = blocks("ini", "systemd, Compose, Kubernetes")
-    unit = configparser.ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read_string(text)
-    service = unit["Service"]
-    program, *words = service["ExecStart"].split()
-    assert Path(program).name == "expirebridge"
-    assert float(service["TimeoutStopSec"]) >= grace_of(words) + 15
-    verify = shutil.which("systemd-analyze")
-    if verify is not None:
-        file = tmp_path / "expirebridge.service"
-        # systemd looks whether the program is there.
-        file.write_text(text.replace(program, "/bin/true"))
-        checked = subprocess.run(
-            [verify, "verify", file], capture_output=True, text=True, check=False
-        )
-        assert "expirebridge.service" not in checked.stderr
-        file.write_text(text.replace("KillMode=mixed", "KillMode=mixd"))
-        checked = subprocess.run(
-            [verify, "verify", file], capture_output=True, text=True, check=False
-        )
-        assert "expirebridge.service" in checked.stderr
-
-
-def test_the_compose_file_gives_a_listener_time_to_drain() -> None:
-    [text] = blocks("yaml", "systemd, Compose, Kubernetes")
-    service = yaml.safe_load(text)["services"]["listener"]
-    assert (
-        seconds_of(service["stop_grace_period"], name="stop_grace_period")
-        >= grace_of(service["command"]) + 15
-    )
-    program, *words = service["command"]
-    assert program == "expirebridge"
-    assert "--tasks" in run(words[0], "--help").stdout

@@ -27,7 +27,7 @@ CONFIGURATION = "/redis.conf"
 
 def can_run() -> bool:
     """Whether this machine's Docker engine answers, and has the image or can fetch it."""
-    if not _answers():
+    if not answers():
         return False
     with closing(docker.from_env()) as engine:
         try:
@@ -40,7 +40,8 @@ def can_run() -> bool:
     return True
 
 
-def _answers() -> bool:
+def answers() -> bool:
+    """Whether this machine's Docker engine answers."""
     # Docker's client would leave a socket open if nobody answered.
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     with socket.socket(socket.AF_UNIX) as probe:
