@@ -117,7 +117,7 @@ def _shown(root: Path, path: str) -> str:
     for file in _files(root / path):
         name = file.relative_to(root).as_posix()
         heading = "" if name == path else f"## {name}\n\n"
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8").rstrip("\n") + "\n"
         blocks.append(f"{heading}````{_LANGUAGES.get(file.suffix, 'text')}\n{text}````\n")
     return "\n".join(blocks)
 

@@ -1,5 +1,6 @@
 """`make docs`: it builds the site, and fails for each kind of fault in a page."""
 
+import html
 import re
 import shutil
 import subprocess
@@ -7,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.kit.matrix import STRICT
-from website.pages import ROOT
+from website.pages import ROOT, collect
 
 PYTHON: Final = ROOT / ".venv-docs" / "bin" / "python"
 
@@ -39,6 +41,11 @@ def build(folder: Path) -> tuple[int, str]:
     return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
 
 
+def text_of(elements: str) -> str:
+    """The text of some HTML, without spaces and the signs at headings that lead to them."""
+    return re.sub(r"[\s¶]", "", html.unescape(re.sub(r"<[^>]*>", "", elements)))
+
+
 def test_the_site_is_built(copy: Path) -> None:
     code, printed = build(copy)
     assert code == 0, printed
@@ -54,6 +61,12 @@ def test_the_site_is_built(copy: Path) -> None:
     ):
         assert (site / file).is_file()
     assert '<html lang="zh"' in (site / "zh" / "index.html").read_text(encoding="utf-8")
+    # The site reads Markdown by other rules than the repository's readers: both show the same text.
+    markdown = MarkdownIt("commonmark").enable("table")
+    for place, text in collect(copy).items():
+        if not place.startswith("source/"):
+            shown = (site / place).with_suffix(".html").read_text(encoding="utf-8")
+            assert text_of(markdown.render(text)) in text_of(shown), place
 
 
 @pytest.mark.parametrize(
