@@ -2,43 +2,21 @@
 
 import html
 import re
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.kit.matrix import STRICT
-from website.pages import ROOT, collect
+from tests.kit.site import WITH_ZENSICAL, build, copy_sources
+from website.pages import collect
 
-PYTHON: Final = ROOT / ".venv-docs" / "bin" / "python"
-
-pytestmark = [
-    pytest.mark.rest,
-    pytest.mark.skipif(not (PYTHON.exists() or STRICT), reason="needs `make docs`"),
-]
+pytestmark = WITH_ZENSICAL
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of what the site is made from."""
-    for name in "docs", "examples", "benchmarks", "website":
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("node_modules", "results")
-        )
-    for file in (*ROOT.glob("*.md"), ROOT / "redis.conf"):
-        shutil.copyfile(file, tmp_path / file.name)
+    copy_sources(tmp_path)
     return tmp_path
-
-
-def build(folder: Path) -> tuple[int, str]:
-    """The exit code, and what is printed, without colours."""
-    done = subprocess.run(
-        [PYTHON, "-m", "website"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
 
 
 def text_of(elements: str) -> str:
