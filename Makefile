@@ -63,9 +63,9 @@ screenshots: $(VENV)/.dev  ## The pictures of the docs, a million tasks pending,
 clients:  ## ioredis and node-redis, for the tests of clients in other languages (with npm)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/conformance
 
-sources: $(VENV)/.dev  ## BullMQ, Celery and arq, for the tests of import --from (with npm)
+sources: $(VENV)/.dev  ## BullMQ, Celery, arq and schedulers, for the tests of import --from (with npm)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/sources
-	@for library in celery arq; do \
+	@for library in celery arq django-celery-beat apscheduler; do \
 	  $(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-sources/$$library && \
 	  $(BIN)/uv pip install --quiet --python .venv-sources/$$library/bin/python \
 	    --requirement tests/sources/$$library.txt || exit 1; \

@@ -47,7 +47,8 @@ def import_(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="What export wrote; - is stdin. With --from, a Redis URL."
+            metavar="SOURCE",
+            help="What export wrote; - is stdin. With --from, a URL; for rabbitmq, a file.",
         ),
     ],
     library: Annotated[
@@ -98,6 +99,9 @@ def import_(
             show_default=False,
         ),
     ] = None,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Also make disabled schedules, as paused series.")
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Make nothing; print what would be made, and what not."),
@@ -113,9 +117,10 @@ def import_(
     came in a file is noted beside it, in FILE.imported, and it goes on from there. What was due
     meanwhile is due now. A series whose id the server knows is left as it is, too.
 
-    With --from, the delayed jobs of Celery, BullMQ or arq are made as tasks. Nothing is changed
-    there: stop its workers first, and delete its keys when you have checked the result. The exit
-    code is 2 if jobs were refused; all others are made.
+    With --from, the delayed jobs of Celery, BullMQ, arq or RabbitMQ's plugin are made as tasks, and
+    the schedules of django-celery-beat or APScheduler as series. Nothing is changed there: stop its
+    workers first, and delete what it stored when you have checked the result. The exit code is 2 if
+    jobs were refused; all others are made.
 
     Example: expirebridge import tasks.ndjson --url redis://new.example:6379/1
 
@@ -125,7 +130,7 @@ def import_(
     """  # noqa: E501 - an example is one line
     settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
     options = JobOptions(
-        map_ or [], tasks, queue or [], source_prefix, waiting, overdue, timezone, dry_run
+        map_ or [], tasks, queue or [], source_prefix, waiting, overdue, timezone, disabled, dry_run
     )
     if library is None:
         if given := options.given():
@@ -161,6 +166,7 @@ def _import_jobs(
             with progress_bar("importing", jobs.size) as advance:
                 for chunk in jobs.chunks:
                     importer.run(chunk, report)
+                    importer.run_series(chunk, report)
                     advance(chunk.size)
         finally:
             _print_report(report, as_json=as_json)
@@ -189,6 +195,15 @@ def _print_report(report: ImportReport, *, as_json: bool) -> None:
                 for func, made in sorted(report.functions.items())
             ],
         )
+    if report.series:
+        print_line()
+        print_table(
+            ("series", "function", "schedule", "first tick"),
+            [
+                (one.id, one.func, one.schedule, "paused" if one.paused else _tick(one.next))
+                for one in report.series
+            ],
+        )
     for title, reason, kind in _reasons(report):
         more = ", ..." if kind.count > len(kind.ids) else ""
         print_line(f"{title} {kind.count:,}: {reason} ({', '.join(map(_escaped, kind.ids))}{more})")
@@ -208,6 +223,16 @@ def _report_as_data(report: ImportReport) -> dict[str, Any]:
             }
             for func, made in sorted(report.functions.items())
         },
+        "series": [
+            {
+                "series": one.id,
+                "function": one.func,
+                "schedule": one.schedule,
+                "first_tick": None if one.next is None else from_ms(one.next),
+                "paused": one.paused,
+            }
+            for one in report.series
+        ],
         "reasons": [
             {
                 "end": title,
@@ -231,6 +256,10 @@ def _reasons(report: ImportReport) -> Iterator[tuple[str, str, SkippedKind]]:
 def _escaped(text: str) -> str:
     """A text from another database, which must not control a terminal, nor fill it."""
     return printable(text)[:_LONGEST_REASON]
+
+
+def _tick(moment: int | None) -> str:
+    return "none" if moment is None else _shown(moment)
 
 
 def _shown(due: int) -> str:

@@ -12,6 +12,7 @@ from expirebridge.series.definition import restore
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration, producing
 from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.commands.series import get_series
 from expirebridge.store.partitions import Partitions
 
 
@@ -62,6 +63,10 @@ class ImportCounter(Protocol):
         """Count tasks that were made, or would be."""
         ...
 
+    def add_series(self, series: ImportedSeries, *, created: bool) -> None:
+        """Count a series that was made, or would be, or that the server knows."""
+        ...
+
 
 @dataclass
 class LineCounts:
@@ -80,8 +85,8 @@ class LineCounts:
         """See `ImportCounter.add_made`."""
         self.created += len(tasks)
 
-    def add_series(self, *, created: bool) -> None:
-        """Count a series that was made, or that the server knows."""
+    def add_series(self, series: ImportedSeries, *, created: bool) -> None:  # noqa: ARG002
+        """See `ImportCounter.add_series`."""
         self.series_created += created
         self.series_kept += not created
 
@@ -104,13 +109,16 @@ class Importer:
         if chunk.paused and not self._dry_run:
             self._store.run(self._operations.pause_all(chunk.paused))
 
-    def run_series(self, chunk: ImportChunk, counts: LineCounts) -> None:
+    def run_series(self, chunk: ImportChunk, counter: ImportCounter) -> None:
         """Make the series of a chunk, after its tasks."""
+        lease = self._settings.lease
         for series in chunk.series:
-            restoring = restore(
-                series.spec, made=series.made, paused=series.paused, lease=self._settings.lease
-            )
-            counts.add_series(created=self._store.run(restoring))
+            if self._dry_run:
+                known = self._store.run(get_series(series.spec.id, lease)).series
+                counter.add_series(series, created=known is None)
+                continue
+            restoring = restore(series.spec, made=series.made, paused=series.paused, lease=lease)
+            counter.add_series(series, created=self._store.run(restoring))
 
     def _unknown(self, chunk: ImportChunk, counter: ImportCounter) -> list[NewTask]:
         """The tasks of which the server has no record, each once."""

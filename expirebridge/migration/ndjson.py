@@ -86,10 +86,11 @@ def encode(task: Stored, state: State) -> bytes | None:
 def decode(line: bytes) -> Line | ImportedSeries:
     """Read a line. Raises InvalidTask, which says what is wrong and never quotes arguments."""
     values = _values(line)
-    return _series_of(values) if "series" in values else task_of(values)
+    return series_of(values) if "series" in values else task_of(values)
 
 
-def _series_of(values: dict[str, Any]) -> ImportedSeries:
+def series_of(values: dict[str, Any]) -> ImportedSeries:
+    """Check the fields of a line of a series. Raises InvalidTask, as `decode` does."""
     args, schedule = text_of(values, "args").encode(), values.get("schedule")
     if not keys.is_hidden(args):
         keys.check_args(args)

@@ -294,6 +294,7 @@ def test_a_node_of_a_cluster_that_has_not_the_keys_is_refused(url: str) -> None:
 
 
 PAGE = (ROOT / "docs" / "how-to" / "import.md").read_text()
+SCHEDULERS = (ROOT / "docs" / "how-to" / "replace-a-scheduler.md").read_text()
 
 
 def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:
@@ -302,8 +303,8 @@ def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:
     others = {"source", "--from", "--url", "--prefix", "--json"}
     shown = set(re.findall(r"^\| `(--[\w-]+)", PAGE, re.MULTILINE))
     assert shown == options - others
-    calls = re.findall(r"^\$ expirebridge import (--from .*)$", PAGE, re.MULTILINE)
-    assert len(calls) == 4
+    calls = re.findall(r"^\$ expirebridge import (--from .*)$", PAGE + SCHEDULERS, re.MULTILINE)
+    assert len(calls) == 7
     for call in calls:
         command.make_context("import", shlex.split(call))
 

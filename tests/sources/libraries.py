@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from sqlalchemy import URL
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parents[1] / ".venv-sources"
@@ -51,6 +52,24 @@ def arq(url: str, **what: Any) -> None:
     _run([_program("arq", "python"), HERE / "schedule_arq.py", url], what)
 
 
+def django_celery_beat(database: URL, tasks: list[dict[str, Any]]) -> None:
+    """Let Django write the tables and rows of django-celery-beat."""
+    engine = {"sqlite": "sqlite3", "postgresql": "postgresql"}[database.get_backend_name()]
+    settings = {
+        "ENGINE": f"django.db.backends.{engine}", "NAME": database.database,
+        "USER": database.username or "", "HOST": database.host or "", "PORT": database.port or "",
+    }  # fmt: skip
+    script = HERE / "schedule_django_celery_beat.py"
+    # Not with this folder on its path, whose modules have names of libraries.
+    _run([_program("django-celery-beat", "python"), "-P", script, json.dumps(settings)], tasks)
+
+
+def apscheduler(database: URL, jobs: list[dict[str, Any]]) -> None:
+    """Let APScheduler add jobs."""
+    script = HERE / "schedule_apscheduler.py"
+    _run([_program("apscheduler", "python"), script, database.render_as_string()], jobs)
+
+
 def snapshot(url: str) -> dict[bytes, tuple[object, object]]:
     """All that a database holds, to see that an import changes nothing."""
     with redis.Redis.from_url(url) as client:
@@ -74,7 +93,7 @@ def _program(library: str, name: str) -> Path:
     return program
 
 
-def _run(words: list[str | Path], what: dict[str, Any], env: dict[str, str] | None = None) -> None:
+def _run(words: list[str | Path], what: object, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(
         words, input=json.dumps(what), env=os.environ | (env or {}), capture_output=True,
         text=True, check=False, timeout=60,

@@ -14,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.migration.sources.job import Refused
-from expirebridge.migration.sources.pickled import LARGEST, load_plain
+from expirebridge.migration.sources.pickled import (
+    LARGEST,
+    Symbol,
+    load_plain,
+    load_symbols,
+    plain_of,
+)
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 plain = st.recursive(
@@ -98,3 +104,55 @@ def test_a_place_in_the_memo_that_would_take_gigabytes_is_refused_before() -> No
 def test_whatever_the_bytes_are_they_are_read_or_refused(raw: bytes) -> None:
     with contextlib.suppress(Refused):
         load_plain(b"\x80\x04" + raw)
+
+
+# Pickles with objects, read as symbols.
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_symbols_run_no_code(tmp_path: Path, protocol: int) -> None:
+    found = load_symbols(pickle.dumps({"f": Evil(tmp_path / "ran")}, protocol))["f"]
+    assert not (tmp_path / "ran").exists()
+    assert type(found).path == f"{os.mkdir.__module__}.mkdir"
+    assert found.args == (str(tmp_path / "ran"),)
+
+
+class Slotted:
+    __slots__ = ("name",)
+
+    def __init__(self) -> None:
+        self.name = "slot"
+
+
+class Words(list[str]):
+    """A class of lists."""
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_symbols_keep_what_an_object_has(protocol: int) -> None:
+    value = [
+        Slotted(),
+        Evil(Path("x")),
+        datetime(2031, 1, 1, tzinfo=UTC),
+        Words("ab"),
+        {1: Slotted},
+    ]
+    slotted, _, moment, words, classes = load_symbols(pickle.dumps(value, protocol))
+    assert (type(slotted).path, slotted.state) == (f"{__name__}.Slotted", {"name": "slot"})
+    assert type(moment).path == "datetime.datetime"
+    assert isinstance(words, Symbol)
+    assert issubclass(classes[1], Symbol)
+    with pytest.raises(Refused, match="an object: datetime"):
+        plain_of([moment])
+
+
+def test_calls_of_calls_are_named_after_the_first() -> None:
+    deep = b"\x80\x02cos\nmkdir\n" + b")R" * 300_000 + b"."
+    with pytest.raises(Refused, match="an object: os"):
+        plain_of([load_symbols(deep)])
+
+
+def test_a_broken_pickle_is_refused_as_symbols_too() -> None:
+    for raw in (b"x", b"\x80\x02cos\nmkdir\n)R)R", b"\x80\x02Nb.", b"\x80\x05\x8c\x01a\x93."):
+        with pytest.raises(Refused):
+            load_symbols(raw)

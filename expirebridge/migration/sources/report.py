@@ -1,9 +1,10 @@
-"""Counts the jobs of an import by result: each job is created, kept, left or refused."""
+"""Counts the jobs of an import by result: each is created, kept, left or refused."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from expirebridge.migration.importer import ImportedSeries
 from expirebridge.migration.sources.job import SkippedJob
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands.producing import NewTask
@@ -37,6 +38,19 @@ class SkippedKind:
     """The first of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReportedSeries:
+    """A series that was made, or would be."""
+
+    id: str
+    func: str
+    schedule: str
+    """As people read it."""
+    next: int | None
+    """The first tick, in ms since 1970."""
+    paused: bool
+
+
 @dataclass
 class ImportReport:
     """The counts of an import."""
@@ -48,6 +62,7 @@ class ImportReport:
     """The start of an earlier import from there, in ms since 1970; 0 if that is ignored."""
     kept: int = 0
     functions: dict[str, ImportedFunction] = field(default_factory=dict)
+    series: list[ReportedSeries] = field(default_factory=list)
     left: dict[str, SkippedKind] = field(default_factory=dict)
     refused: dict[str, SkippedKind] = field(default_factory=dict)
     changes: Counter[str] = field(default_factory=Counter)
@@ -73,6 +88,17 @@ class ImportReport:
             func = task.call.partition(b"?")[0].decode()
             self.functions.setdefault(func, ImportedFunction()).add(task.when.ms)
 
+    def add_series(self, series: ImportedSeries, *, created: bool) -> None:
+        """See `ImportCounter.add_series`."""
+        if not created:
+            self.kept += 1
+            return
+        spec = series.spec
+        first = spec.schedule.next_after(self.now, created=self.now)
+        self.series.append(
+            ReportedSeries(spec.id, spec.func, str(spec.schedule), first, series.paused)
+        )
+
     def add_left(self, one: SkippedJob) -> None:
         """Count a job that stays where it is."""
         kinds = self.refused if one.refused else self.left
@@ -89,7 +115,7 @@ class ImportReport:
         """The number of jobs by result."""
         created = "would create" if self.dry_run else "created"
         return {
-            created: sum(made.count for made in self.functions.values()),
+            created: sum(made.count for made in self.functions.values()) + len(self.series),
             "kept": self.kept,
             "left": sum(kind.count for kind in self.left.values()),
             "refused": sum(kind.count for kind in self.refused.values()),
