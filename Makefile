@@ -17,8 +17,9 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 LAB := $(VENV)-bench/lab
 # The documentation site's own environment: nothing of it is imported by other tests.
 SITE := $(VENV)-docs
+RELEASE := $(VENV)-release
 
-.PHONY: demo test test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots docs clean
+.PHONY: demo test test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots docs release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
@@ -92,6 +93,9 @@ bench-report: $(LAB)/.made  ## docs/reference/performance.md and its plots, from
 docs: $(SITE)/.made  ## The documentation site, in build/site; fails on links that lead nowhere
 	@$(SITE)/bin/python -m website
 
+release-check: $(RELEASE)/.made  ## All of a release that can be done without publishing: TAG=v1.2.3 make release-check
+	@TAG=$(TAG) $(RELEASE)/bin/python .ci/release_check.py $(ARGS)
+
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -123,4 +127,10 @@ $(SITE)/.made: pyproject.toml
 	@echo "setting up the tools for the site ..."
 	@test -x $(SITE)/bin/pip || $(PYTHON) -m venv $(SITE)
 	@$(SITE)/bin/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+$(RELEASE)/.made: pyproject.toml
+	@echo "setting up the tools for releases ..."
+	@test -x $(RELEASE)/bin/pip || $(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/pip install --quiet --disable-pip-version-check -e '.[release]'
 	@touch $@

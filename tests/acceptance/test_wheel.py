@@ -64,7 +64,10 @@ def test_the_source_distribution_holds_all_that_its_tests_read(tmp_path: Path) -
     [sdist] = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    folders = (".ci", "benchmarks", "deploy", "docs", "examples", "expirebridge", "tasks", "tests")
+    folders = (
+        ".ci", ".github", "benchmarks", "deploy", "docs", "examples", "expirebridge", "tasks",
+        "tests", "website",
+    )  # fmt: skip
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     files += [path for path in ROOT.glob("[A-Zrp]*") if path.is_file()]
     made = {"__pycache__", "node_modules"}
