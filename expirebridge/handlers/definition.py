@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -284,6 +284,14 @@ def _fault_in_process(function: Function) -> str:
             "name: define it in the module itself (in a decorator, use functools.wraps)"
         )
     return ""
+
+
+def with_retry(function: Function, default: RetryPolicy) -> RetryPolicy:
+    """Mark a function as a handler with this policy, unless it has one; returns what it has."""
+    marks: _Marks = getattr(function, _MARKS, _Marks())
+    retry = default if marks.retry is None else marks.retry
+    setattr(function, _MARKS, replace(marks, retry=retry))
+    return retry
 
 
 def is_private(function: Function) -> bool:

@@ -20,11 +20,12 @@ from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
 from expirebridge.handlers.declared_limits import refuse_conflicting_limits
 from expirebridge.handlers.definition import Function, Handler
-from expirebridge.handlers.loading import HandlersFolder, modules_in
+from expirebridge.handlers.loading import HandlersFolder, HandlersModule, modules_in
 from expirebridge.handlers.module_list import ModuleList
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
 from expirebridge.handlers.selection import listed_in, select
 from expirebridge.hooks import Hook, Lifespan
+from expirebridge.model import project
 from expirebridge.model.keys import check_func
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.settings import HandlersPlace, Settings
@@ -90,17 +91,13 @@ class Registry:
         handlers: dict[str, Handler] = {}
         hooks: list[Hook] = []
         lifespans: list[Lifespan] = []
-        if isinstance(place, str):
-            listed = ModuleList.at(place)
-            modules, packages = listed.modules(), list(listed.names)
-        else:
-            folder = HandlersFolder.at(place, app_dir)
-            modules, packages = modules_in(folder), [folder.package]
+        modules, packages = modules_at(place, app_dir)
         for module in modules:
             selected = select(module, only_marked=only_marked)
             handlers |= selected.handlers
             hooks += selected.hooks
             lifespans += selected.lifespans
+        hooks += project.hooks()
         refuse_lost_series(_modules_of(packages), handlers.values())
         # Listed modules have no package in common that could name their former names.
         renames = [] if isinstance(place, str) else renames_in(sys.modules[packages[0]], handlers)
@@ -168,6 +165,20 @@ class Registry:
         near = difflib.get_close_matches(pattern, [*modules, *self._handlers], n=3)
         hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
         return f"no handler matches{hint}"
+
+
+def modules_at(
+    place: HandlersPlace, app_dir: Path | None = None
+) -> tuple[list[HandlersModule], list[str]]:
+    """The handlers' modules, imported, and the packages or modules in which they are.
+
+    Raises HandlersError.
+    """
+    if isinstance(place, str):
+        listed = ModuleList.at(place)
+        return listed.modules(), list(listed.names)
+    folder = HandlersFolder.at(place, app_dir)
+    return modules_in(folder), [folder.package]
 
 
 def watched(place: HandlersPlace, app_dir: Path | None = None) -> list[Path]:

@@ -12,6 +12,7 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, place_of
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
+from expirebridge.model import project
 from expirebridge.model.keys import check_func
 
 # `HANDLERS` in a module: the functions of it that tasks may name, and no others.
@@ -62,7 +63,7 @@ def _fault_of(module: ModuleType, name: str) -> str:
     if name not in vars(module):
         near = difflib.get_close_matches(name, list(vars(module)), n=1)
         return "is not in this module" + (f" (did you mean {near[0]}?)" if near else "")
-    value = vars(module)[name]
+    value = _function_or_value(name, vars(module)[name])
     if name.startswith("_"):
         return "begins with an underscore: only public functions are handlers"
     if not inspect.isfunction(value):
@@ -94,14 +95,16 @@ class Selection:
 def select(module: HandlersModule, *, only_marked: bool = False) -> Selection:
     """Take the functions that HANDLERS lists; without it, the public ones that are defined there.
 
-    With `only_marked`, a module without HANDLERS gives only those that `@handler` marks. What can
-    be no handler is named in the log, unless it was not asked for.
+    With `only_marked`, a module without HANDLERS gives only those that `@handler` marks; so it does
+    if the project has a function for one of its values, such as a Task of Django, which says what
+    is to be called there. What can be no handler is named in the log, unless it was not asked for.
 
     Raises HandlersError if HANDLERS is not a list of handlers, if `@handler` marks a generator or a
     class, or `@lifespan` what is no lifespan.
     """
     selection = Selection()
     listed = listed_in(module.imported)
+    only_marked = only_marked or _names_its_handlers(module.imported)
     for function_name, function in _public_functions(module):
         name = f"{module.name}.{function_name}"
         match role_of(function):
@@ -147,11 +150,23 @@ def _public_functions(module: HandlersModule) -> Iterator[tuple[str, Function]]:
 
 def _public_things(module: HandlersModule) -> Iterator[tuple[str, Any]]:
     """Each public function and class that is defined in the module, by its name there."""
-    for name, value in vars(module.imported).items():
+    for name, held in vars(module.imported).items():
+        value = _function_or_value(name, held)
         if name.startswith("_") or not (inspect.isfunction(value) or inspect.isclass(value)):
             continue
         if value.__module__ == module.imported.__name__:
             yield name, value
+
+
+def _names_its_handlers(module: ModuleType) -> bool:
+    """True if the module defines a value that stands for a handler."""
+    functions = (project.function_for(name, held) for name, held in vars(module).items())
+    return any(one is not None and one.__module__ == module.__name__ for one in functions)
+
+
+def _function_or_value(name: str, held: object) -> Any:
+    """What a module holds; for a value that stands for a handler, its function."""
+    return project.function_for(name, held) or held
 
 
 def _listed_handler(name: str, function: Function) -> Handler:

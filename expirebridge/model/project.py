@@ -4,7 +4,7 @@ what surrounds each call of a handler.
 `expirebridge.contrib.django` registers its project here. The core asks, and imports no framework.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +30,11 @@ class Project:
     """Returns the settings that hold where neither an argument nor the environment says another
     value, by their names. Raises InvalidSetting."""
     surround: Surround
+    function_for: Callable[[str, object], AnyFunction | None]
+    """Returns the function of which a value stands for a handler, which a module holds under this
+    name, such as a Task of Django; None for other values."""
+    hooks: Callable[[], Sequence[Callable[[Any], None]]]
+    """Returns hooks for each listener, beside those of its handlers' modules, which are loaded."""
 
 
 _registered: Project | None = None
@@ -51,3 +56,13 @@ def surrounded(function: AnyFunction, *, is_async: bool) -> AnyFunction:
     if _registered is None:
         return function
     return _registered.surround(function, is_async=is_async)
+
+
+def function_for(name: str, value: object) -> AnyFunction | None:
+    """The function of a value, held under this name, that stands for a handler; else None."""
+    return None if _registered is None else _registered.function_for(name, value)
+
+
+def hooks() -> Sequence[Callable[[Any], None]]:
+    """The hooks of the project."""
+    return () if _registered is None else _registered.hooks()

@@ -339,21 +339,22 @@ def leading_to(url: str) -> Iterator[None]:
 
 
 @functools.cache
-def _default_bridge() -> Bridge:
+def default_bridge() -> Bridge:
+    """The bridge that `make_task` and `make_tasks` use."""
     return Bridge()
 
 
 def forget_default_bridge() -> None:
     """Let `make_task` and `make_tasks` look for their server again, by EXPIREBRIDGE_URL."""
-    if _default_bridge.cache_info().currsize:
-        _default_bridge().close()
-    _default_bridge.cache_clear()
+    if default_bridge.cache_info().currsize:
+        default_bridge().close()
+    default_bridge.cache_clear()
 
 
 def _on_default_bridge(method: Callable[Concatenate[Bridge, P], T]) -> Callable[P, T]:
     @functools.wraps(method)
     def function(*args: P.args, **kwargs: P.kwargs) -> T:
-        return method(_default_bridge(), *args, **kwargs)
+        return method(default_bridge(), *args, **kwargs)
 
     signature = inspect.signature(method)
     without_self = list(signature.parameters.values())[1:]
@@ -364,10 +365,10 @@ def _on_default_bridge(method: Callable[Concatenate[Bridge, P], T]) -> Callable[
 def prepare_task(*args: Any, **kwargs: Any) -> Callable[[], Task]:
     """Check the arguments of `make_task` now, and return a function that makes the task."""
     try:
-        steps = _default_bridge()._operations.make_task(*args, **kwargs)
+        steps = default_bridge()._operations.make_task(*args, **kwargs)
     except TypeError as error:
         raise _misnamed(Operations.make_task, error) from None
-    return lambda: _default_bridge()._store.run(steps)
+    return lambda: default_bridge()._store.run(steps)
 
 
 make_task = _on_default_bridge(Bridge.make_task)

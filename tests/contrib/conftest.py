@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.django_project import DjangoProject
+from tests.kit.django_tasks import TASKS, set_tasks
 
 
 @pytest.fixture
@@ -14,3 +15,11 @@ def project(tmp_path: Path, url: str) -> Iterator[DjangoProject]:
     project = DjangoProject(tmp_path, url)
     yield project
     project.close()
+
+
+@pytest.fixture
+def shop(project: DjangoProject) -> DjangoProject:
+    """A project whose app `shop` has Django's tasks."""
+    project.write("shop/tasks.py", TASKS)
+    set_tasks(project)
+    return project

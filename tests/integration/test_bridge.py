@@ -273,12 +273,12 @@ def test_the_module_s_own_make_task_uses_the_environment(
     url: str, monkeypatch: pytest.MonkeyPatch, client: redis.Redis
 ) -> None:
     monkeypatch.setenv("EXPIREBRIDGE_URL", url)
-    expirebridge.producer.bridge._default_bridge.cache_clear()
+    expirebridge.producer.bridge.default_bridge.cache_clear()
     task = expirebridge.make_task("mail.send", [42], "24h")
     [other] = expirebridge.make_tasks([{"func": "mail.send", "delay": 1}])
     assert client.exists(task.key, other.key) == 2
-    expirebridge.producer.bridge._default_bridge().close()
-    expirebridge.producer.bridge._default_bridge.cache_clear()
+    expirebridge.producer.bridge.default_bridge().close()
+    expirebridge.producer.bridge.default_bridge.cache_clear()
 
 
 def test_hooks_are_told_of_what_was_made(url: str) -> None:

@@ -227,7 +227,9 @@ def of_project(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The default settings of the process's project."""
     found: dict[str, Any] = {}
     surround = project.surrounded
-    described = project.Project(defaults=lambda: found, surround=surround)
+    described = project.Project(
+        defaults=lambda: found, surround=surround, function_for=lambda *_: None, hooks=tuple
+    )
     monkeypatch.setattr(project, "_registered", described)
     return found
 

@@ -1,6 +1,8 @@
 """The Django app."""
 
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from django.apps import AppConfig
 
@@ -19,8 +21,33 @@ class ExpirebridgeConfig(AppConfig):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         # Not in `ready`: a module of models, imported before, may hold a Bridge.
-        project.register(project.Project(defaults=defaults, surround=surround))
+        project.register(
+            project.Project(
+                defaults=defaults, surround=surround, function_for=_function_for, hooks=_hooks
+            )
+        )
 
     def ready(self) -> None:
         """Register the system checks."""
         from expirebridge.contrib.django import checks  # noqa: F401, PLC0415 - apps are loaded now
+
+
+# Django's tasks are imported only if the project has imported them.
+
+_TASKS_API: Final = {"django.tasks", "django_tasks"}
+
+
+def _function_for(name: str, value: object) -> project.AnyFunction | None:
+    if _TASKS_API.isdisjoint(sys.modules):
+        return None
+    from expirebridge.contrib.django.found_tasks import function_for  # noqa: PLC0415
+
+    return function_for(name, value)
+
+
+def _hooks() -> Sequence[Callable[[Any], None]]:
+    if _TASKS_API.isdisjoint(sys.modules):
+        return ()
+    from expirebridge.contrib.django.task_events import hear  # noqa: PLC0415
+
+    return (hear,)

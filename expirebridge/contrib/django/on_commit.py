@@ -63,9 +63,7 @@ def make_task(
     alias = using or ledger or DEFAULT_DB_ALIAS
     if alias == ledger:
         # By its connection, which tells when it is committed.
-        _ledger(ledger_url(alias)).make_task(
-            connections[alias], func, args, delay, **_for_rows(options)
-        )
+        ledger_in(alias).make_task(connections[alias], func, args, delay, **_for_rows(options))
     else:
         transaction.on_commit(prepare_task(func, args, delay, **options), using=alias)
 
@@ -80,6 +78,11 @@ async def amake_task(
 ) -> None:
     """Do the same in async code: see `make_task`. Transactions of Django are never async."""
     await sync_to_async(make_task)(func, args, delay, using=using, **options)
+
+
+def ledger_in(alias: str) -> "Ledger":
+    """The ledger in the database of this alias. Raises InvalidSetting if it can hold none."""
+    return _ledger(ledger_url(alias))
 
 
 @functools.cache

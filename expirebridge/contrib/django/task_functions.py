@@ -1,0 +1,182 @@
+"""The functions that listeners call for Django's tasks."""
+
+import asyncio
+import contextlib
+import functools
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from expirebridge.contrib.django.task_results import amend, error_of, note, result_of
+from expirebridge.contrib.django.tasks_api import (
+    Task,
+    TaskContext,
+    TaskResult,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+from expirebridge.errors import ServerError
+from expirebridge.handlers.definition import with_retry
+from expirebridge.model.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
+from expirebridge.model.project import AnyFunction
+from expirebridge.model.task import Task as Found
+from expirebridge.model.task import current_task
+from expirebridge.producer.bridge import default_bridge
+
+_ANSWERS: Final = (Retry, Snooze, Busy, Discard, asyncio.CancelledError, KeyboardInterrupt)
+"""Exceptions that say by themselves what follows, or were raised into the Task."""
+
+_ONE_ATTEMPT: Final = Delays(())
+
+
+@functools.cache
+def function_of(task: Task) -> AnyFunction:
+    """The function that a listener calls for a Task, with the options of `@handler`, if it has any.
+
+    Without the option `retry` it is attempted once: Django knows no retries.
+    """
+    make = _async_function if inspect.iscoroutinefunction(task.func) else _plain_function
+    function: AnyFunction = functools.wraps(task.func)(make(task))
+    if task.takes_context:
+        signature = inspect.signature(task.func)
+        others = list(signature.parameters.values())[1:]
+        function.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+    with_retry(function, _ONE_ATTEMPT)
+    return function
+
+
+def retry_policy_of(task: Task) -> RetryPolicy:
+    """How often a Task is attempted, unless the one that is run says otherwise."""
+    return with_retry(function_of(task), _ONE_ATTEMPT)
+
+
+def is_reported(task: Task, error: BaseException, attempt: int) -> bool:
+    """True if the Task's function has sent `task_finished` after this error."""
+    is_answer = isinstance(error, _ANSWERS)
+    return not is_answer and retry_policy_of(task).delay(attempt) is None
+
+
+def _plain_function(task: Task) -> AnyFunction:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = current_task()
+        if _was_attempted(found):
+            found = _with_history(found)
+        result = _begun(task, found)
+        task_started.send_robust(_sender(task), task_result=result)
+        try:
+            value = _kept(task.func(*_arguments(task, result, args), **kwargs))
+        except BaseException as error:
+            if _fail(task, result, error):
+                task_finished.send_robust(_sender(task), task_result=result)
+            _note(error)
+            raise
+        _succeed(result, value)
+        task_finished.send_robust(_sender(task), task_result=result)
+        return value
+
+    return call
+
+
+def _async_function(task: Task) -> AnyFunction:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        found = current_task()
+        if _was_attempted(found):
+            found = await sync_to_async(_with_history)(found)
+        result = _begun(task, found)
+        await task_started.asend_robust(_sender(task), task_result=result)
+        try:
+            value = _kept(await task.func(*_arguments(task, result, args), **kwargs))
+        except BaseException as error:
+            if _fail(task, result, error):
+                await task_finished.asend_robust(_sender(task), task_result=result)
+            _note(error)
+            raise
+        _succeed(result, value)
+        await task_finished.asend_robust(_sender(task), task_result=result)
+        return value
+
+    return call
+
+
+def _sender(task: Task) -> type:
+    return type(task.get_backend())
+
+
+def _arguments(task: Task, result: TaskResult, args: Sequence[Any]) -> Sequence[Any]:
+    return (TaskContext(task_result=result), *args) if task.takes_context else args
+
+
+def _was_attempted(found: Found) -> bool:
+    return found.attempt > 1 or found.lapses > 0
+
+
+def _with_history(found: Found) -> Found:
+    """A task with what its former attempts left in Redis; as it is, if Redis does not answer."""
+    with contextlib.suppress(ServerError):
+        if read := default_bridge().get(found.id):
+            return replace(read, args=found.args, kwargs=found.kwargs)
+    return found
+
+
+def _begun(task: Task, found: Found) -> TaskResult:
+    """The result of the attempt that begins."""
+    result = result_of(found, task)
+    now = timezone.now()
+    amend(
+        result,
+        status=TaskResultStatus.RUNNING,
+        started_at=result.started_at or now,
+        last_attempted_at=result.last_attempted_at or now,
+    )
+    return result
+
+
+def _kept(value: Any) -> Any:
+    """What a Task returned, as JSON has it.
+
+    Raises TypeError for what JSON cannot hold, and ValueError for what is not kept.
+    """
+    from expirebridge.listener.execution.outcome import (  # noqa: PLC0415 - not in producers
+        MAX_RESULT,
+    )
+
+    plain = normalize_json(value)
+    encoded = orjson.dumps(plain)
+    if len(encoded) > MAX_RESULT:
+        raise ValueError(
+            f"it returned {len(encoded):,} bytes of JSON, and results of at most {MAX_RESULT:,} "
+            "are kept: save it in your database, and return its id"
+        )
+    if orjson.loads(encoded) != plain:
+        raise ValueError("it returned a number that JSON cannot hold, such as NaN")
+    return plain
+
+
+def _fail(task: Task, result: TaskResult, error: BaseException) -> bool:
+    """Make the result that of a Task that failed; False if this error is not its end."""
+    if not is_reported(task, error, current_task().attempt):
+        return False
+    result.errors.append(error_of(error))
+    amend(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
+    return True
+
+
+def _note(error: BaseException) -> None:
+    if not isinstance(error, _ANSWERS):
+        note(error, current_task().listener or "")
+
+
+def _succeed(result: TaskResult, value: Any) -> None:
+    amend(
+        result,
+        status=TaskResultStatus.SUCCESSFUL,
+        finished_at=timezone.now(),
+        _return_value=value,
+    )

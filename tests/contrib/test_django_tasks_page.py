@@ -1,0 +1,37 @@
+"""The page docs/how-to/django-tasks.md: its program, its listener and its test, as it stands."""
+
+import re
+from collections import defaultdict
+
+from tests.kit.django_project import DjangoProject
+from tests.kit.django_tasks import API, APPS
+from tests.kit.processes import ROOT
+
+PAGE = ROOT / "docs" / "how-to" / "django-tasks.md"
+
+
+def test_the_page_runs_as_it_stands(project: DjangoProject) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert "import from `django_tasks` instead of `django.tasks`" in text
+    files = defaultdict(list)
+    for file, block in re.findall(r"```python\n# (\S+)\n(.*?)```", text, re.DOTALL):
+        files[file].append(block.replace("django.tasks", API))
+    project.more_settings = APPS + "".join(files.pop("mysite/settings.py"))
+    for file, blocks in files.items():
+        project.write(file, "".join(blocks))
+    handlers = project.manage("expirebridge", "handlers")
+    assert all(f"shop.{name}" in handlers for name in ("add", "charge", "remind"))
+    with project.listening():
+        id, status = project.program((project.folder / "try_it.py").read_text()).split()
+        waits = f"""
+import time
+from {API} import default_task_backend
+result = default_task_backend.get_result({id!r})
+while not result.is_finished:
+    time.sleep(0.02)
+    result.refresh()
+print(result.return_value)
+"""
+        assert project.program(waits).split() == ["3"]
+    assert status == "READY"
+    assert "OK" in project.manage("test")
