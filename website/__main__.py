@@ -29,10 +29,10 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     try:
         repository, reference = pages.collect(), api.reference()
+        english = contents.in_english(repository, reference)
     except (pages.PageError, api.NotDocumented) as error:
         sys.exit(str(error))
     everything = repository | reference
-    english = contents.in_english(repository, reference)
     for place, text in everything.items():
         _write(SOURCES / (place if place.startswith(pages.CHINESE) else f"en/{place}"), text)
     for file in (pages.ROOT / "docs").rglob("*"):

@@ -33,7 +33,7 @@ _QUALIFIER = re.compile(
 """Where a type is defined: signatures are shown without it."""
 _QUOTED = re.compile(r"(?<=: |> )'([^']*)'")
 """An annotation that is text."""
-_NAMED_PAGE = re.compile(r"(?<![\w/`])docs/[\w/-]+\.md")
+_NAMED_PAGE = re.compile(r"(?<![\w/`])(docs/[\w/-]+\.md)(#[\w-]+)?")
 _SPAN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 _ANCHOR = re.compile(r"^#+ .* \{#([\w.]+)\}$", re.MULTILINE)
 
@@ -178,8 +178,7 @@ def _linked(place: str, text: str, anchors: Mapping[str, str]) -> str:
         return f"[{span[0]}]({link_between(place, target)}#{name})"
 
     def to_page(named: re.Match[str]) -> str:
-        target = place_of(named[0])
-        return f"[{named[0]}]({link_between(place, target)})"
+        return f"[{named[0]}]({link_between(place, place_of(named[1]))}{named[2] or ''})"
 
     parts = re.split(r"(```.*?```)", text, flags=re.DOTALL)
     parts[::2] = [_NAMED_PAGE.sub(to_page, _SPAN.sub(to_name, part)) for part in parts[::2]]

@@ -8,8 +8,6 @@ from urllib.parse import unquote
 
 _ADDRESSES: Final = ("href", "src", "srcset")
 _ELSEWHERE = re.compile(r"[a-z]+:|//", re.IGNORECASE)
-
-
 _MARKUP = re.compile(r"\]\(|\]\[|\*\*|```")
 """In the text of a page: a reference without a target, or what was not read as Markdown."""
 _NO_TEXT: Final = frozenset({"code", "pre", "script", "style"})

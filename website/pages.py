@@ -20,7 +20,10 @@ _LINK = re.compile(r'(?<=\]\()[^)\s]+(?=\))|(?<=src=")[^"]+|(?<=srcset=")[^"]+')
 _BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _BADLY_INDENTED = re.compile(r"(?<=\n\n) {1,3}\S.*|^ {1,3}```.*", re.MULTILINE)
 _PLACES = {"README.md": "index.md", "docs/README.md": "pages.md", "README.zh.md": "zh/index.md"}
-_LANGUAGES = {".py": "python", ".sh": "bash", ".js": "javascript", ".php": "php", ".toml": "toml"}
+_LANGUAGES = {
+    ".js": "javascript", ".php": "php", ".py": "python", ".sh": "bash", ".toml": "toml",
+    ".yaml": "yaml", ".yml": "yaml",
+}  # fmt: skip
 
 
 class PageError(Exception):
@@ -63,10 +66,10 @@ def collect(root: Path = ROOT) -> dict[str, str]:
 
 
 def titled(text: str) -> str:
-    """Return the title of a page."""
+    """Return the title of a page. Raises PageError if it has none."""
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
     if title is None:
-        raise ValueError(f"a page has no title: {text[:80]!r}")
+        raise PageError(f"a page has no title: {text[:80]!r}")
     return without_markup(title[1])
 
 

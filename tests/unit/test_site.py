@@ -98,6 +98,11 @@ def test_what_the_site_cannot_show_is_an_error(tmp_path: Path, text: str) -> Non
         pages.collect(root)
 
 
+def test_a_page_has_a_title() -> None:
+    with pytest.raises(pages.PageError, match="has no title: 'A text'"):
+        pages.titled("A text")
+
+
 def test_a_linked_file_is_shown_whole(tmp_path: Path) -> None:
     write(tmp_path, README="# A title\n\n[a](one.py), [b](folder)\n")
     (tmp_path / "one.py").write_text("print(1)\n")
@@ -132,6 +137,12 @@ def test_the_reference_has_signatures_fields_and_members() -> None:
 def test_the_reference_links_names_and_pages() -> None:
     assert "[`Bridge.weight`](expirebridge.md#Bridge.weight)" in "".join(REFERENCE.values())
     assert "[docs/how-to/test.md](../../how-to/test.md)" in REFERENCE["reference/api/testing.md"]
+
+
+def test_a_docstring_can_name_a_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bridge.why, "__doc__", "See docs/how-to/hold.md#a-task-on-hold.")
+    page = api.reference()["reference/api/expirebridge.md"]
+    assert "[docs/how-to/hold.md#a-task-on-hold](../../how-to/hold.md#a-task-on-hold)." in page
 
 
 def test_a_name_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
