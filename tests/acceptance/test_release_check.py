@@ -24,9 +24,12 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
 
 
+VERSION = "99.1.0"
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A repository of the files of this work tree, committed."""
+    """A repository of the files of this work tree, committed, of a version not yet released."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -39,6 +42,11 @@ def copy(tmp_path: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
+    project, changes = folder / "pyproject.toml", folder / "CHANGELOG.md"
+    project.write_text(
+        re.sub(r'(?m)^version = ".*"', f'version = "{VERSION}"', project.read_text())
+    )
+    change(changes, "\n## [", f"\n## [{VERSION}] - unreleased\n\nNew.\n\n## [")
     git(tmp_path, "init", "--quiet", str(folder))
     commit(folder)
     return folder
@@ -92,21 +100,21 @@ def test_an_unknown_step_is_refused(copy: Path) -> None:
 
 
 def test_a_released_version_is_not_released_again(copy: Path) -> None:
-    [version] = re.findall(r'^version = "(.*)"', (copy / "pyproject.toml").read_text(), re.M)
-    git(copy, "tag", f"v{version}")
-    assert f"ok    tags: v{version} is HEAD" in check(copy, "tags")[1]
+    git(copy, "tag", f"v{VERSION}")
+    assert f"ok    tags: v{VERSION} is HEAD" in check(copy, "tags")[1]
     assert "there is a tag: put the date in" in check(copy, "changelog")[1]
-    change(copy / "CHANGELOG.md", "] - unreleased", "] - 2031-05-01")
+    change(copy / "CHANGELOG.md", "- unreleased", "- 2031-05-01")
     commit(copy)
-    assert f"FAIL  tags: v{version} is another commit" in check(copy, "tags")[1]
-    assert f"ok    changelog: {version}, 2031-05-01" in check(copy, "changelog")[1]
+    assert f"FAIL  tags: v{VERSION} is another commit" in check(copy, "tags")[1]
+    assert f"ok    changelog: {VERSION}, 2031-05-01" in check(copy, "changelog")[1]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("## [0.1.0]", "## [0.1.1]", "has no section '## [0.1.0] - <date>'"),
-        ("] - unreleased", "] - soon", "'soon' is neither a date nor 'unreleased'"),
+        (f"[{VERSION}]", "[99.1.1]", f"has no section '## [{VERSION}] - <date>'"),
+        ("New.", "", f"the section of {VERSION} in CHANGELOG.md is empty"),
+        ("- unreleased", "- soon", "'soon' is neither a date nor 'unreleased'"),
     ],
 )
 def test_the_changelog_has_the_version(copy: Path, old: str, new: str, told: str) -> None:
