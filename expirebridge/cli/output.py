@@ -236,7 +236,6 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
         "lapses": str(task.lapses) if task.lapses else None,
         "tags": " ".join(task.tags),
         "started": moment(task.started),
-        "listener": task.listener,
         "late": str(task.late) if task.late else None,
         "ended": moment(task.ended),
         "result": orjson.dumps(task.result).decode() if task.result is not None else None,
