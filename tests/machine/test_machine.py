@@ -67,7 +67,8 @@ def table_of(hits: Hits) -> str:
 # For each bug: the file, what stands in it, and what is put in its place.
 BUGS = {
     "no fence": (
-        "settle", "record.state == 'running' and record.token == token", "record.state == 'running'"
+        "include/settlement",
+        "record.state == 'running' and record.token == token", "record.state == 'running'",
     ),
     "no sweep": ("sweep", "if not is_long_ago(last_beat(), lease) then", "if false then"),
     "a claim before due, where the timer is gone": ("claim", "'-inf', now,", "'-inf', '+inf',"),
@@ -80,7 +81,9 @@ BUGS = {
     "a dropped replacement": (
         "include/rearm", "if record.next then\n    become", "if false then\n    become"
     ),
-    "a make that knows no resend": ("make", "if before then return", "if false then return"),
+    "a make that knows no resend": (
+        "include/making", "if before then return", "if false then return"
+    ),
     "a claim that knows no resend": ("claim", "if resend then find_claimed() end", ""),
 }  # fmt: skip
 

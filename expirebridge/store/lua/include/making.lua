@@ -1,0 +1,144 @@
+-- include names
+-- include format
+-- include clock
+-- include records
+-- include state_sets
+-- include history
+-- include doorbell
+-- include new_tasks
+-- include rearm
+-- include changes
+
+-- Makes a task as a caller asks for it: id, drawn, if_exists, call, due time, fields; see make.lua.
+--
+-- `max_wait` limits how long 'replace' and 'extend' can put a task off, in ms from the first call with
+-- it since the task was made, or ran. The record's `first` is the time of that call.
+--
+-- `window`, for 'keep', also keeps a finished task whose latest run began less than so many ms ago.
+--
+-- An id drawn at random can only exist because this very call was sent before.
+
+local MADE = { created = 1, kept = 2, exists = 3, replaced = 4, extended = 5, differs = 6 }
+
+local function read_new(at)
+  local item = { drawn = ARGV[at + 1] == '1', if_exists = ARGV[at + 2], call = ARGV[at + 3],
+    fields = {} }
+  local ms, count = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
+  item.due = ARGV[at + 4] == 'in' and now + ms or ms
+  for i = at + 7, at + 6 + 2 * count, 2 do put_value(item.fields, ARGV[i], ARGV[i + 1]) end
+  item.args = value_of(item.fields, 'args')
+  item.key = value_of(item.fields, 'key')
+  item.max_wait = take_value(item.fields, 'max_wait')
+  item.window = take_value(item.fields, 'window')
+  return ARGV[at], item, at + 7 + 2 * count
+end
+
+local function create_task(id, item, old)
+  if old then
+    redis.call('DEL', trigger_key(id, old))
+    forget(id, old.state)
+  end
+  write(id, item, item.due, item.fields)
+  return item.due, 'pending', item
+end
+
+-- Limits a due time by `max_wait` from the first such call, whose time goes into the record.
+local function limit_put_off(item, old)
+  if not item.max_wait then return end
+  local first = math.max(now, (old and tonumber(old.started) or 0) + 1)
+  if old and old.next then
+    first = tonumber(value_of(old.next.fields, 'first')) or first
+  elseif old then
+    first = put_off_since(old.first, old.started) or first
+  end
+  item.due = math.min(item.due, first + item.max_wait)
+  put_value(item.fields, 'first', first)
+end
+
+-- Writes the fields that `extend` changes besides the due time: the start of a limit, and a watched task's time to
+-- live. If the task runs and has a successor, they are noted there.
+local function note_fields(id, item, old, last)
+  for _, name in ipairs({ 'first', 'ttl' }) do
+    local value = value_of(item.fields, name)
+    if value and not old.next then
+      redis.call('HSET', record_key(id), name, value)
+    elseif value then
+      put_value(last.fields, name, value)
+    end
+  end
+end
+
+-- True if two tasks have the same arguments. Values in clear behind those that are sealed, or encoded, do not count:
+-- they depend on the limits that were declared when it was made.
+local function same_args(one, other)
+  local function body(args) return args and (string.match(args, '^%l+:%S*') or args) end
+  return one == other or body(one) == body(other)
+end
+
+-- The action for each `if_exists` if an unfinished task has the id. It returns a code, the new due time, the state,
+-- and the task that then has the id.
+local IF_EXISTS = {
+  reject = function(id, _, old) return MADE.exists, due_of(id, old), old.state, old end,
+  keep = function(id, _, old) return MADE.kept, due_of(id, old), old.state, old end,
+  replace = function(id, item, old)
+    limit_put_off(item, old)
+    if old.state ~= 'running' then return MADE.replaced, create_task(id, item, old) end
+    redis.call('DEL', trigger_key(id, old))
+    note_next(id, old, { call = item.call, args = item.args, due = item.due, fields = item.fields })
+    return MADE.replaced, item.due, 'running', item
+  end,
+  extend = function(id, item, old)
+    local last = old.next or old
+    if last.call ~= item.call or not same_args(last.args, item.args) then
+      return MADE.differs, due_of(id, old), old.state, last
+    end
+    limit_put_off(item, old)
+    note_fields(id, item, old, last)
+    note_move(id, old, 'extend', item.due)
+    if old.state == 'running' then
+      note_rearm(id, old, item.due)
+    else
+      wait_until(id, old, item.due)
+    end
+    return MADE.extended, item.due, old.state, last
+  end,
+}
+
+-- Answers a resend. The successor of a running task, and its due time, are only in the record.
+local function answer_again(id, code, old)
+  if code == MADE.created then return code, due_of(id, old), old.state, old end
+  local last = old.next or old
+  local due = old.next and last.due or tonumber(old.rearm) or due_of(id, old)
+  return code, due, old.state, last
+end
+
+local function ran_within(window, old)
+  return window and old.started and now < old.started + window
+end
+
+-- Makes a task. A resend is told by its nonce, or by the id, if that was drawn for its call.
+local function make_one(id, item, nonce)
+  -- No task has an id that was drawn just now, and one field shows that: `read` reads eleven.
+  if item.drawn and not redis.pcall('HGET', record_key(id), 'call') then
+    return MADE.created, create_task(id, item)
+  end
+  local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
+    'started' })
+  local before = answered(old, nonce) or (old and item.drawn and MADE.created)
+  if before then return answer_again(id, before, old) end
+  if old and old.ledger and (FINISHED[old.state] or item.if_exists == 'replace') then
+    -- Its row outlives the record, and has no trace of this call.
+    return item.if_exists == 'keep' and MADE.kept or MADE.exists, due_of(id, old), old.state, old
+  end
+  if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then
+    limit_put_off(item)
+    local due, state, task = create_task(id, item, old)
+    if not item.drawn then remember(id, old, nonce, MADE.created) end
+    -- There may be a task of this id where it is moved to.
+    if moving and not item.drawn then redis.call('HSET', record_key(id), 'asked', item.if_exists) end
+    return MADE.created, due, state, task
+  end
+  local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)
+  if code == MADE.replaced or code == MADE.extended then remember(id, old, nonce, code) end
+  return code, due, state, task
+end

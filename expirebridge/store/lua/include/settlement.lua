@@ -1,0 +1,176 @@
+-- include names
+-- include clock
+-- include records
+-- include state_sets
+-- include history
+-- include fleet
+-- include doorbell
+-- include rearm
+-- include tick_claims
+-- include tally
+-- include lanes
+-- include limits
+-- include format
+-- include lane_names
+
+-- Settles attempts: records how each ended, fenced by the token of its claim. The arguments of the script begin as
+-- those of settle.lua.
+--
+-- An unknown or unfit task is left to other listeners if another code of the fleet, which has not refused the task,
+-- has the function, with another signature if both have it: it is due as before, uncounted.
+--
+-- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
+-- attempts, whatever the outcome was. A cancelled one is not attempted again. A resend of what was
+-- settled is answered as done.
+
+local KEEP_SUCCEEDED, KEEP_FAILED, my_code = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+-- The result of recording an outcome; see settle.lua.
+local SETTLED = { done = 1, refused = 2, left = 3, over = 4, granted = 5 }
+local SETTLE_FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
+  'error', 'lapses', 'unfit' }
+if uses_limits then SETTLE_FIELDS[#SETTLE_FIELDS + 1], SETTLE_FIELDS[#SETTLE_FIELDS + 2] = 'waited', 'slots' end
+
+local function wait_again(id, record, how, due, text, counted)
+  if uses_limits and how ~= 'released' then leave_lanes(id, 'ordered') end
+  note_attempt(id, how, text)
+  local fields = { 'error', text }
+  if not counted then
+    fields[3], fields[4] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
+  end
+  redis.call('HSET', record_key(id), unpack(fields))
+  wait_until(id, record, due)
+  -- Last, so that a resend is not answered as done unless it was.
+  redis.call('HSET', record_key(id), 'settled', record.token)
+  redis.call('HDEL', record_key(id), 'token')
+end
+
+-- Succeeded tasks, with their results: they are written together. One command for many costs far less than one for
+-- each.
+local ended_well = {}
+
+local function write_succeeded()
+  if not ended_well[1] then return end
+  local ids, places = {}, {}
+  local keep_until, ended = string.format('%.0f', now + KEEP_SUCCEEDED), string.format('%.0f', now)
+  for i, task in ipairs(ended_well) do
+    ids[i], places[2 * i - 1], places[2 * i] = task[1], keep_until, task[1]
+  end
+  -- The destination first and the source last, as `move` does for one.
+  redis.call('ZADD', state_set('succeeded'), unpack(places))
+  for _, task in ipairs(ended_well) do
+    if task[2] == '' then
+      redis.call('HSET', record_key(task[1]), 'state', 'succeeded', 'ended', ended)
+    else
+      redis.call('HSET', record_key(task[1]), 'state', 'succeeded', 'ended', ended, 'result', task[2])
+    end
+  end
+  redis.call('ZREM', state_set('running'), unpack(ids))
+  if uses_limits then free_slots(ended_well) end
+end
+
+local BY_OUTCOME = {
+  succeeded = function(id, record, _, text)
+    if record.error or record.lapses or record.unknown or record.unfit then
+      redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown', 'unfit')
+    end
+    if record.ledger then return finish(id, record, 'succeeded', KEEP_SUCCEEDED, 'result', text) end
+    if string.find(id, '@', 1, true) then note_end_of_tick(id, 'succeeded') end
+    ended_well[#ended_well + 1] = { id, text, record.slots }
+  end,
+  failed = function(id, record, _, text)
+    finish(id, record, 'failed', KEEP_FAILED, 'error', text)
+  end,
+  cancelled = function(id, record, _, text)
+    finish(id, record, 'cancelled', KEEP_SUCCEEDED, 'error', text)
+  end,
+  retry = function(id, record, delay, text)
+    if string.find(id, '@', 1, true) and is_last_attempt(id, now + delay) then
+      finish(id, record, 'failed', KEEP_FAILED, 'error', text)
+      return SETTLED.over
+    end
+    redis.call('HDEL', record_key(id), 'lapses', 'unknown', 'unfit')
+    wait_again(id, record, 'retry', now + delay, text, true)
+  end,
+  snoozed = function(id, record, delay, text)
+    local times = tonumber(redis.call('HGET', record_key(id), 'snoozes')) or 0
+    redis.call('HSET', record_key(id), 'snoozes', times + 1)
+    redis.call('HDEL', record_key(id), 'lapses', 'unknown', 'unfit')
+    wait_again(id, record, 'snoozed', now + delay, text, false)
+  end,
+  released = function(id, record, delay, text)
+    local due = delay > 0 and now + delay or number_up_to(2 ^ 53, record.due) or now
+    wait_again(id, record, 'released', due, text, false)
+  end,
+}
+-- A task that this code cannot run is left to others that can.
+BY_OUTCOME.unknown = function(id, record, delay, text, outcome)
+  local refused = redis.call('HGET', record_key(id), 'unfit')
+  if others_can_run(string.match(record.call, '^[^?]*'), my_code, refused or '') then
+    redis.call('HSET', record_key(id), 'unfit', refused and refused .. ' ' .. my_code or my_code)
+    BY_OUTCOME.released(id, record, 0, text)
+    return SETTLED.left
+  end
+  local since = tonumber(record.unknown) or now
+  if outcome == 'unfit' or now - since >= UNKNOWN_LIMIT then
+    if outcome == 'unfit' then tally(record, 'failed') end
+    return BY_OUTCOME.failed(id, record, delay, text)
+  end
+  redis.call('HSET', record_key(id), 'unknown', since)
+  wait_again(id, record, 'unknown', now + delay, text, false)
+end
+BY_OUTCOME.unfit = BY_OUTCOME.unknown
+
+-- Lets the task's lane of a rate rest. Afterwards its tasks start at the rate: a burst is what was not used before.
+local rest_lane = uses_limits and function(id, record, name, delay)
+  local limits = limits_of(string.match(record.call, '^[^?]*')) or {}
+  record.args = redis.call('HGET', record_key(id), 'args') or nil
+  local lanes = lanes_of(limits, record)
+  for i, limit in ipairs(limits) do
+    local spec = limit[1] == name and limit_of(lanes[i])
+    if spec and tonumber(spec.interval) then
+      local arrival = now_us + delay * 1000 + (burst_of(spec) - 1) * spec.interval
+      arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lanes[i]))))
+      change_lane('ZADD', rates_key(), arrival, rest_of(lanes[i]))
+    end
+  end
+end
+
+local function is_claimed(record, token) return record.state == 'running' and record.token == token end
+
+local function settle(item, text, none_has_timer)
+  local id, token, outcome, delay, record, rate, late, cause, objective = unpack(item, 1, 9)
+  if not record then return SETTLED.refused end
+  if is_claimed(record, token) then
+    if outcome == 'busy' then
+      if uses_limits then rest_lane(id, record, rate, delay) end
+      outcome = 'snoozed'
+    end
+    tally(record, outcome)
+    if cause ~= '' then tally_late(id, record, outcome, late, cause, objective) end
+    local asked = record.next or record.rearm or not none_has_timer
+    if asked and rearm(id, record) then return SETTLED.done end
+    if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
+    return BY_OUTCOME[outcome](id, record, delay, text, outcome) or SETTLED.done
+  end
+  if record.settled == token and outcome == 'unfit' then return SETTLED.left end
+  if record.token == token and record.state == 'failed' and outcome == 'retry' then return SETTLED.over end
+  if record.settled == token or (record.token == token and FINISHED[record.state]) then return SETTLED.done end
+  return SETTLED.refused
+end
+
+-- An attempt, and its record: from ARGV[at], '<id> <token> <outcome> ...'.
+local function read_item(at)
+  local id, token, outcome, delay, rate, late, cause, objective = string.match(ARGV[at],
+    '^(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*) ?(%S*)$')
+  local record = read(id, SETTLE_FIELDS)
+  return { id, token, outcome, tonumber(delay), record, rate, late, cause, objective }
+end
+
+-- A timer that was set while its task ran asks for another run: those of all attempts are looked for at once.
+local function has_no_timer(items)
+  local keys = {}
+  for _, item in ipairs(items) do
+    if item[5] and is_claimed(item[5], item[2]) then keys[#keys + 1] = trigger_key(item[1], item[5]) end
+  end
+  return keys[1] and redis.call('EXISTS', unpack(keys)) == 0
+end
