@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TaskDiffers,
         TaskExists,
     )
-    from expirebridge.handlers import Call, every, handler
+    from expirebridge.handlers import Call, Then, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
     from expirebridge.model.codec import Codec
@@ -115,6 +115,7 @@ __all__ = [
     "Task",
     "TaskDiffers",
     "TaskExists",
+    "Then",
     "current_task",
     "every",
     "handler",
@@ -180,6 +181,7 @@ _MODULES = {
     "Task": "model.task",
     "TaskDiffers": "errors",
     "TaskExists": "errors",
+    "Then": "handlers",
     "current_task": "model.task",
     "every": "handlers",
     "handler": "handlers",

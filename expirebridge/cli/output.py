@@ -242,6 +242,8 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
         "error": task.error,
         "key": task.key.decode(errors="backslashreplace"),
         "outcome": task.outcome,
+        "after": task.after,
+        "then": task.then,
         "history": "\n         ".join(map(_happened, task.history)),
     }
     return [(name, value) for name, value in fields.items() if value]

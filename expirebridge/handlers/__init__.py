@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
     from expirebridge.handlers.periodic import every
     from expirebridge.handlers.registry import Registry, name_of, watched
+    from expirebridge.handlers.then import Then
 
 __all__ = [
     "Call",
     "Handler",
     "Kind",
     "Registry",
+    "Then",
     "check_binding",
     "every",
     "handler",
@@ -37,6 +39,7 @@ _MODULES = {
     "Handler": "definition",
     "Kind": "definition",
     "Registry": "registry",
+    "Then": "then",
     "check_binding": "arguments",
     "every": "periodic",
     "handler": "definition",

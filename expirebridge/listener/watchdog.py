@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from expirebridge.errors import ServerError
+from expirebridge.handlers import Then
 from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt
 from expirebridge.listener.execution.exceptions import WITHDRAWN
 from expirebridge.listener.execution.executor import Executor
@@ -78,7 +79,11 @@ class EmergencySettler:
         culprit: Attempt | None,
     ) -> None:
         # The settler has these, but may not have sent them; to send one twice does no harm.
-        sent = [attempt.settlement for attempt in attempts if attempt.settlement is not None]
+        sent = [
+            attempt.settlement
+            for attempt in attempts
+            if attempt.settlement is not None and attempt.settlement.then is None
+        ]
         finished = [
             FinishedAttempt(attempt, outcome, attempt.took)
             for attempt in attempts
@@ -117,6 +122,8 @@ def _outcome_of(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | N
     if attempt.runs_in_thread:
         if attempt.answer is None:
             return attempt.overrun()
+        if isinstance(attempt.answer.value, Then):
+            return None  # its follow-up cannot be made here: its lease lapses
         if not inspect.isawaitable(attempt.answer.value):
             return _outcome_of_answer(attempt, attempt.answer)
     if attempt.runs_in_process or culprit is not None:

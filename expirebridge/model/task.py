@@ -154,6 +154,10 @@ class Task:
     """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
     trace: str | None = None
     """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
+    after: str | None = None
+    """The id of the task whose handler returned this one as its follow-up, if one did."""
+    then: str | None = None
+    """Of a task that succeeded: the id of its follow-up, if its handler returned one."""
     completer: Callable[[Transaction], None] | None = field(default=None, repr=False, compare=False)
     """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
 

@@ -236,6 +236,8 @@ FIELDS = (
     Field("started", moment),
     Field("ended", moment),
     Field("result", json),
+    Field("after", text, exported=_text),
+    Field("then", text),
 )
 
 _SHOWN = [(field.name, field.shown) for field in FIELDS if field.shown]

@@ -8,6 +8,7 @@ import orjson
 
 from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.follow_up import task_of
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.model.durations import human
 from expirebridge.model.sealing import Content
@@ -33,6 +34,8 @@ class Ran:
     """Seconds until it is due again, if it is: by its retry policy, `Retry`, `Snooze` or `Busy`."""
     result: Any
     """The handler's result, as JSON keeps it."""
+    then: Task | None
+    """The follow-up, if the handler returned one; `run_handler` does not make it."""
     reason: str
     """Why it did not succeed, with a traceback if the handler raised."""
     error: BaseException | None
@@ -74,7 +77,7 @@ class Ran:
 
 def ran(attempt: Attempt, outcome: AttemptOutcome, at: datetime) -> Ran:
     """Describe an attempt that ended."""
-    settlement = outcome.settlement
+    settlement, then = outcome.settlement, outcome.settlement.then
     result: str | bytes = settlement.text if outcome.end is End.SUCCEEDED else b""
     if attempt.outcomes.key_ring is not None and result:
         result = attempt.outcomes.key_ring.open(
@@ -88,6 +91,7 @@ def ran(attempt: Attempt, outcome: AttemptOutcome, at: datetime) -> Ran:
         end=outcome.end,
         delay=settlement.delay if outcome.end in WAITS else None,
         result=orjson.loads(result) if result else None,
+        then=None if then is None else task_of(then, attempt.claimed, at.timestamp()),
         reason=outcome.reason,
         error=outcome.error,
         took=attempt.took,

@@ -14,6 +14,7 @@ from expirebridge.handlers import Registry
 from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
+from expirebridge.listener.execution.follow_up import not_made, written
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
@@ -21,7 +22,6 @@ from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.model.codec import load_codec
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
@@ -29,9 +29,10 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Database, Store
 from expirebridge.store.commands import claiming, reconciling
 from expirebridge.store.commands.call import Steps, batches, new_nonce
-from expirebridge.store.commands.claiming import Claim
+from expirebridge.store.commands.claiming import Claim, SettledThen, Settlement
 from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing import time
@@ -70,16 +71,30 @@ class OwnThread:
             future.set_result(value)
 
 
+class KitInvoker(Invoker):
+    """Calls the handlers of attempts without a listener; some have a database."""
+
+    def __init__(self, settings: Settings, store: Store | None) -> None:
+        overrun_policy = OverrunPolicy(settings.grace, StopRequest(), InFlight())
+        super().__init__(settings, OwnThread(), overrun_policy)
+        self._store = store
+
+    async def _write(self, new: NewTask, attempt: Attempt) -> NewTask:
+        store = self._store
+        if store is None:
+            return new
+        layout = store.database.layout
+        return store.run(written(new, attempt.claimed, self._settings, layout))
+
+
 class Attempts:
     """Runs claimed tasks as a listener does, without a listener."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
+    def __init__(self, registry: Registry, settings: Settings, store: Store | None = None) -> None:
         self._registry = registry
         self._settings = settings
         self.hooks = Hooks(registry.hooks)
-        overrun_policy = OverrunPolicy(settings.grace, StopRequest(), InFlight())
-        codec = None if settings.codec is None else load_codec(settings.codec)
-        self._invoker = Invoker(OwnThread(), overrun_policy, codec=codec)
+        self._invoker = KitInvoker(settings, store)
 
     async def run(
         self,
@@ -293,7 +308,7 @@ class Traveller:
         registry = self._handlers.registry
         self._store.run(declare_limits(*LimitsDeclaration.of(registry.names())))
         await stack.enter_async_context(entered(registry.lifespans))
-        return Attempts(registry, self._settings)
+        return Attempts(registry, self._settings, self._store)
 
     async def _make_ticks(self) -> int | None:
         """Make the ticks of series whose turn has come; returns the ms when the next one's does."""
@@ -329,16 +344,24 @@ class Traveller:
         lateness = claim.now_us / 1e6 - claimed.due / 1000 - claimed.waited
         row = None if claimed.ledger is None else self.rows
         attempt, outcome = await attempts.run(claimed, lateness=lateness, row=row)
-        settlement = outcome.settlement
-        if settlement.outcome == "unknown":
-            # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
-            settlement = settlement._replace(delay=UNKNOWN_FOR)
-        [code] = self._store.run(claiming.settle([settlement], self._settings))
+        code, state = self._settle(outcome.settlement)
+        if state is not None and (then := outcome.settlement.then) is not None:
+            outcome = attempt.after(not_made(then, code, state))
+            code, _ = self._settle(outcome.settlement)
         await self.exchange()
         if not attempt.is_over:
             return None
         attempts.hooks.emit(outcome.ended(attempt.task, attempt.took, code))
         return ran(attempt, outcome, from_ms(claim.now_us // 1000))
+
+    def _settle(self, settlement: Settlement) -> SettledThen:
+        if settlement.then is not None:
+            return self._store.run(claiming.settle_then([settlement], self._settings))[0]
+        if settlement.outcome == "unknown":
+            # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
+            settlement = settlement._replace(delay=UNKNOWN_FOR)
+        [code] = self._store.run(claiming.settle([settlement], self._settings))
+        return SettledThen(code)
 
     async def _move(self, to: int) -> None:
         """Move the clock to that ms; wait for the last of them."""

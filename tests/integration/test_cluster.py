@@ -176,6 +176,7 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     change_what_runs(tasks)
     steer_what_waits(tasks)
     know_the_fleet(tasks)
+    follow_up(tasks)
     beat_and_sweep(tasks)
     meet_broken_data(tasks)
     meet_other_clients(tasks)
@@ -429,6 +430,18 @@ def have_series(tasks: Tasks) -> None:
     assert run(series_commands.declare_series("declaring", 10, [("d", "aa")])).standings
     run(claiming.leave("declaring"))
     assert bridge.unschedule("s") is Change.REMOVED
+
+
+def follow_up(tasks: Tasks) -> None:
+    """A task succeeds, and has a follow-up."""
+    tasks.start("followed")
+    then = new("follow-up", 60_000)
+    call = claiming.settle_then(
+        [Settlement("followed", "followed", "succeeded", then=then)], SETTINGS
+    )
+    for _ in range(2):
+        assert tasks.store.run(call)[0].code is Settled.DONE
+    assert tasks.state("follow-up") is State.PENDING
 
 
 def know_the_fleet(tasks: Tasks) -> None:

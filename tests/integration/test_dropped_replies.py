@@ -33,6 +33,7 @@ from expirebridge import (
     State,
     Task,
     TaskExists,
+    Then,
     current_task,
 )
 from expirebridge.checks import check_health, examine
@@ -713,9 +714,26 @@ async def cut_declared_limits(scene: Scene) -> None:
     assert scene.proxy.cuts == {"declare_limits": 1}
 
 
+async def cut_follow_ups(scene: Scene) -> None:
+    """A follow-up is made once, and by the time of the resend it may have run."""
+
+    def charge() -> Then:
+        return Then("test.note", id="next")
+
+    async with scene.listening(charge=charge):
+        scene.proxy.cut_reply_of("settle_then", times=2)
+        await scene.bridge.make_task("test.charge", [], 0, id="a")
+        await scene.witness.until_ended(2)
+    assert scene.proxy.cuts == {"settle_then": 2}
+    assert scene.ran == ["next"]
+    counts = await scene.bridge.count()
+    assert (counts.succeeded, counts.pending, counts.running) == (2, 0, 0)
+
+
 LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "claim": cut_claims,
     "settle": cut_settles,
+    "settle_then": cut_follow_ups,
     "heartbeat": cut_heartbeats,
     "claim_known": cut_known_claims,
     "declare": cut_declarations,

@@ -102,7 +102,7 @@ def settler_of(leases: Leases) -> Settler:
 
 
 async def run(attempt: Attempt, executor: Executor) -> AttemptOutcome:
-    return attempt.refusal() or await call_handler(attempt, executor.invoker)
+    return attempt.refusal() or await call_handler(attempt, executor.invoker, Hooks())
 
 
 async def outcome_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:

@@ -20,7 +20,6 @@ from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.thread_pool import ThreadPool
 from expirebridge.listener.lateness import LoopPulse
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.model.codec import load_codec
 from expirebridge.model.log_fields import event
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.settings import Settings
@@ -78,8 +77,7 @@ class Executor:
         self._pending = PendingStarts()
         overrun_policy = OverrunPolicy(settings.grace, shutdown, self.in_flight)
         self._key_ring = settings.key_ring
-        codec = None if settings.codec is None else load_codec(settings.codec)
-        self.invoker = Invoker(self._threads, overrun_policy, self._processes, codec)
+        self.invoker = Invoker(settings, self._threads, overrun_policy, self._processes)
         self._hooks = hooks
         self._running = Running()
         self._hurried = False

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from expirebridge.hooks import End, Hooks, Misfired, Started
+from expirebridge.errors import InvalidTask
+from expirebridge.handlers import Then
+from expirebridge.hooks import End, Hooks, Making, Misfired, Started
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import DecodingFailed, StartRefused, TimedOut
@@ -17,10 +19,13 @@ from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.model.codec import Codec
+from expirebridge.model.codec import load_codec
 from expirebridge.model.log_fields import event
 from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.model.task import running_task
+from expirebridge.settings import Settings
+from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.task_records import split_call
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool
@@ -131,16 +136,17 @@ class Invoker:
 
     def __init__(
         self,
+        settings: Settings,
         threads: ThreadRunner,
         overrun_policy: OverrunPolicy,
         processes: "ProcessPool | None" = None,
-        codec: Codec | None = None,
     ) -> None:
+        self._settings = settings
         self._threads = threads
         self._overrun_policy = overrun_policy
         self._processes = processes
         """Calls handlers with `process=True`; without it, a thread does."""
-        self._codec = codec
+        self._codec = None if settings.codec is None else load_codec(settings.codec)
         """Decodes large arguments, in a thread."""
         self._deadlines = Deadlines()
 
@@ -161,6 +167,34 @@ class Invoker:
             return self._call_in_thread(call, attempt)
         attempt.begin()
         return AsyncCall(attempt, self._overrun_policy).run(call(), attempt.limit, self._deadlines)
+
+    async def follow_up(self, attempt: Attempt, given: Then | NewTask, hooks: Hooks) -> NewTask:
+        """The task that a handler returned, as it is made; a process has checked it already.
+
+        Raises InvalidTask, what a codec raises, and ServerError: they fail the attempt.
+        """
+        from expirebridge.listener.execution import follow_up  # noqa: PLC0415 - if one is returned
+
+        if attempt.claimed.ledger is not None:
+            raise InvalidTask(
+                "the Then that its handler returned: its task is of a ledger; make the follow-up "
+                "with ledger.make_task in the handler's transaction, before complete_in"
+            )
+        if isinstance(given, Then):
+            given = follow_up.checked(given, self._settings)
+        new = await self._write(given, attempt)
+        making = Making(id=new.id, func=split_call(new.call)[0])
+        hooks.emit(making)
+        trace = making.trace or attempt.task.trace
+        if trace is not None:
+            new.fields["trace"] = trace
+        return new
+
+    async def _write(self, new: NewTask, attempt: Attempt) -> NewTask:
+        from expirebridge.listener.execution.follow_up import written  # noqa: PLC0415 - as above
+
+        store = attempt.consumer.session.store
+        return await store.run(written(new, attempt.claimed, self._settings, store.database.layout))
 
     async def decode(self, attempt: Attempt, encoded: bytes) -> AttemptOutcome | None:
         """Have the codec decode an attempt's arguments; the outcome if it cannot.
@@ -243,7 +277,7 @@ async def run_attempt(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> Attem
     outcome = _misfire(attempt, hooks) or _refuse(attempt, hooks)
     if outcome is None and attempt.encoded is not None:
         outcome = await invoker.decode(attempt, attempt.encoded)
-    return outcome or await call_handler(attempt, invoker)
+    return outcome or await call_handler(attempt, invoker, hooks)
 
 
 def _misfire(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
@@ -268,13 +302,16 @@ def _refuse(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
     return outcome
 
 
-async def call_handler(attempt: Attempt, invoker: Invoker) -> AttemptOutcome:
+async def call_handler(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> AttemptOutcome:
     """Call the handler, and turn its result or error into an outcome.
 
     Raises StartRefused, and no error of a handler.
     """
     try:
-        return attempt.outcomes.succeeded(await invoker.call(attempt))
+        result = await invoker.call(attempt)
+        if isinstance(result, Then | NewTask):
+            return attempt.outcomes.succeeded_then(await invoker.follow_up(attempt, result, hooks))
+        return attempt.outcomes.succeeded(result)
     except StartRefused:
         raise
     except BaseException as error:

@@ -18,6 +18,7 @@ from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy,
 from expirebridge.model.sealing import Content, KeyRing
 from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import ClaimedTask
 
 # The result of a call, before its attempt has an outcome.
@@ -129,6 +130,11 @@ class OutcomeBuilder:
     def succeeded(self, result: Any) -> AttemptOutcome:
         """The handler returned this result."""
         return self._outcome(End.SUCCEEDED, "succeeded", text=shown_result(result))
+
+    def succeeded_then(self, then: NewTask) -> AttemptOutcome:
+        """The handler returned a follow-up, which is made when this is recorded."""
+        outcome = self._outcome(End.SUCCEEDED, "succeeded")
+        return outcome._replace(settlement=outcome.settlement._replace(then=then))
 
     def failed(self, reason: str, *, open: bool = False) -> AttemptOutcome:
         """The attempt failed for good."""

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from expirebridge.errors import ScriptFailed, ServerError
-from expirebridge.hooks import Hooks
+from expirebridge.hooks import Hooks, NotMade
 from expirebridge.listener.execution.attempt import FinishedAttempt
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
@@ -16,7 +17,7 @@ from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.call import Command
-from expirebridge.store.commands.claiming import Settled
+from expirebridge.store.commands.claiming import Settled, Settlement
 
 logger = logging.getLogger("expirebridge")
 
@@ -25,6 +26,8 @@ BATCH = 100
 MOST_ENDED = 500
 """Most attempts of a partition that ended and are not recorded yet; they take no places."""
 RETRY_PAUSE = 0.2
+
+T = TypeVar("T")
 
 
 class Settler:
@@ -76,6 +79,11 @@ class Settler:
     def close(self, item: FinishedAttempt, settled: Settled = Settled.DONE) -> None:
         """Release an attempt whose outcome is recorded, here or elsewhere, or was refused."""
         self._hooks.emit(item.outcome.ended(item.attempt.task, item.duration, settled))
+        if self._hooks and (then := item.outcome.settlement.then) is not None:
+            from expirebridge.listener.execution.follow_up import told  # noqa: PLC0415 - rare
+
+            now, done = self._consumer.session.server_clock.now(), settled is Settled.DONE
+            self._hooks.emit(told(then, item.attempt.claimed, now=now, is_made=done))
         if item.duration:
             self._add_duration(item.attempt.task.func, item.duration)
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
@@ -98,21 +106,48 @@ class Settler:
         return batch
 
     async def _settle(self, batch: list[FinishedAttempt]) -> None:
+        plain = [item for item in batch if item.outcome.settlement.then is None]
+        if len(plain) < len(batch):
+            await self._settle_then([item for item in batch if item not in plain])
+        if not plain:
+            return
         # The same call at each try: the tokens in it let the server recognise a resend.
-        settlements = [item.outcome.settlement for item in batch]
         call = claiming.settle(
-            settlements, self._settings, fingerprint=self._leases.fingerprint,
-            claims=len(batch) if self.claims and self._capacity.is_open else 0,
+            _settlements_of(plain), self._settings, fingerprint=self._leases.fingerprint,
+            claims=len(plain) if self.claims and self._capacity.is_open else 0,
         )  # fmt: skip
         try:
             codes = await self._send(call)
         except ScriptFailed as error:
-            await self._settle_apart(batch, error)
+            await self._settle_apart(plain, error)
             return
-        for item, code in zip(batch, codes[: len(batch)], strict=True):
+        for item, code in zip(plain, codes[: len(plain)], strict=True):
             self.close(item, code)
         if codes[-1] is Settled.GRANTED:
             self._wakeup.set()
+
+    async def _settle_then(self, batch: list[FinishedAttempt]) -> None:
+        """Record attempts that have follow-ups; one whose follow-up cannot be made has failed."""
+        call = claiming.settle_then(
+            _settlements_of(batch), self._settings, fingerprint=self._leases.fingerprint
+        )
+        from expirebridge.listener.execution.follow_up import not_made  # noqa: PLC0415 - rare
+
+        try:
+            results = await self._send(call)
+        except ScriptFailed as error:
+            await self._settle_apart(batch, error)
+            return
+        for item, result in zip(batch, results, strict=True):
+            then = item.outcome.settlement.then
+            if then is None or result.state is None:
+                self.close(item, result.code)
+            else:
+                taken = not_made(then, result.code, result.state)
+                self._hooks.emit(NotMade(id=then.id, error=taken))
+                outcome = item.attempt.after(taken)
+                item.attempt.settlement = outcome.settlement
+                self.add(item._replace(outcome=outcome))
 
     async def _settle_apart(self, batch: list[FinishedAttempt], error: ScriptFailed) -> None:
         """Settle each alone: one that the script cannot handle must not hold up the others."""
@@ -127,7 +162,7 @@ class Settler:
         for item in batch:
             await self._settle([item])
 
-    async def _send(self, call: Command[list[Settled]]) -> list[Settled]:
+    async def _send(self, call: Command[list[T]]) -> list[T]:
         while True:
             session = self._consumer.session
             try:
@@ -143,3 +178,7 @@ class Settler:
                 session.health.answered(ROLE)
                 if session is self._consumer.session:
                     return codes
+
+
+def _settlements_of(batch: list[FinishedAttempt]) -> list[Settlement]:
+    return [item.outcome.settlement for item in batch]

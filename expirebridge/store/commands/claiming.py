@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.model.lateness import Lateness
 from expirebridge.model.objective import Objective
+from expirebridge.model.task import State
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import (
     Argument,
@@ -17,6 +18,7 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import LISTENER_DIGITS, ClaimedTask, claimed_from, text
 
 BEATS_PER_LEASE = 3
@@ -243,6 +245,8 @@ class Settled(IntEnum):
     LEFT = 3  # it did not fail, but waits for a listener that runs other code
     OVER = 4  # it failed, and is not retried: the next tick of its series is due by then
     GRANTED = 5  # no outcome: slots were granted to tasks that this listener is to claim
+    EXISTS = 6  # it is not settled: an unfinished task has the id of its follow-up
+    DIFFERS = 7  # the same, and that task, which was to be extended, has another call
 
 
 _SETTLED = {each.value: each for each in Settled}
@@ -266,6 +270,8 @@ class Settlement(NamedTuple):
     """How late the attempt began, and why; None if it was in time."""
     objective: Objective | None = None
     """How it kept to the objective of its function; None if that has none."""
+    then: NewTask | None = None
+    """After `succeeded`: the follow-up, which is made with it."""
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for settle.lua."""
@@ -291,15 +297,50 @@ def settle(
 ) -> Command[list[Settled]]:
     """Record the outcomes of attempts, made by the code with this fingerprint.
 
-    If slots of limits are freed, and granted to at most `claims` tasks, nobody is notified of these
-    tasks: the last of the answers is `GRANTED` then, and the listener is to claim.
+    None of them has a follow-up. If slots of limits are freed, and granted to at most `claims`
+    tasks, nobody is notified of these tasks: the last of the answers is `GRANTED` then, and the
+    listener is to claim.
     """
     items = [argument for settlement in settlements for argument in settlement.encode()]
     return script(
-        "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
-        fingerprint, claims, *items,
+        "settle", *_keeping(settings), fingerprint, claims, *items,
         read=lambda reply: [_SETTLED[code] for code in reply],
     )  # fmt: skip
+
+
+class SettledThen(NamedTuple):
+    """The result of recording a success that has a follow-up."""
+
+    code: Settled
+    state: State | None = None
+    """If it was not settled: the state of the task that has the follow-up's id."""
+
+
+def settle_then(
+    settlements: Iterable[Settlement], settings: Settings, *, fingerprint: str = ""
+) -> Command[list[SettledThen]]:
+    """Record attempts that succeeded, and make the follow-up of each: both, or neither."""
+    items: list[Argument] = []
+    for settlement in settlements:
+        if settlement.then is None:
+            raise ValueError(f"the settlement of {settlement.id} has no follow-up")
+        items += (*settlement.encode(), *settlement.then.encode())
+    return script(
+        "settle_then", *_keeping(settings), fingerprint, 0, *items, read=_read_settled_then
+    )
+
+
+def _keeping(settings: Settings) -> tuple[Argument, ...]:
+    return milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed)
+
+
+def _read_settled_then(reply: list[Any]) -> list[SettledThen]:
+    return [
+        SettledThen(_SETTLED[row[0]], State(text(row[1])))
+        if isinstance(row, list)
+        else SettledThen(_SETTLED[row])
+        for row in reply
+    ]
 
 
 @dataclass(frozen=True, slots=True)

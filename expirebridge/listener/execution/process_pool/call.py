@@ -94,4 +94,6 @@ class ProcessCall:
             raise TimedOut
         if reply.raised is not None:
             raise unpack(reply.raised)
+        if reply.then is not None:
+            return reply.then
         return orjson.Fragment(reply.result) if reply.result else None

@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.handlers import Handler, Registry, check_binding
+from expirebridge.handlers import Handler, Registry, Then, check_binding
 from expirebridge.handlers.django_project import set_up_django
 from expirebridge.hooks import Lifespan
 from expirebridge.listener.execution import fork_guard
@@ -283,6 +283,13 @@ def _answer(
         return Reply(not_begun=str(error))
     if isinstance(error, TypeError) and (misfit := _misfit(handler, call.task)):
         return Reply(misfit=misfit)
+    if isinstance(result, Then):
+        from expirebridge.listener.execution.follow_up import checked  # noqa: PLC0415 - as it is rare
+
+        try:
+            return Reply(then=checked(result, settings), took=took)
+        except InvalidTask as invalid:
+            error = invalid
     if error is None:
         return Reply(result=shown_result(result), took=took)
     lacked_memory = isinstance(error, MemoryError)

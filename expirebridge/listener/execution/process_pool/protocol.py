@@ -20,6 +20,7 @@ from expirebridge.model.durations import seconds_of
 from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.model.task import Task
 from expirebridge.settings import Settings
+from expirebridge.store.commands.producing import NewTask
 
 _LENGTH = struct.Struct("!I")
 LENGTH_SIZE = _LENGTH.size
@@ -82,6 +83,8 @@ class Reply:
 
     result: bytes = b""
     """The result as JSON, as it is recorded; empty for None."""
+    then: NewTask | None = None
+    """Instead: the follow-up that the handler returned, checked."""
     raised: Raised | None = None
     not_begun: str = ""
     """The reason if the handler was not called."""

@@ -35,6 +35,8 @@
 --   tenant   and whose turn it waits for, if that is fair
 --   parked   since when, in ms
 --   waited   how many ms it has waited for slots since it was due; and after a space, how many of them it was on hold
+--   after    of a follow-up: the id of the task whose handler returned it
+--   then     of a task that succeeded: the id of its follow-up
 --   late     of an attempt that ended, and had begun late: how many ms, the cause, and its `started`
 local STATES = { 'pending', 'waiting', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
@@ -43,7 +45,7 @@ local LATE_EVENTS = 15000
 
 -- The fields that only runs write: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited',
+  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited', 'then',
   'late' }
 
 -- True if the text can be an id: other clients can put anything into a state set, or into the name of a record. The

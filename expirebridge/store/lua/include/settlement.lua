@@ -66,6 +66,7 @@ local function write_succeeded()
   end
   redis.call('ZREM', state_set('running'), unpack(ids))
   if uses_limits then free_slots(ended_well) end
+  ended_well = {}
 end
 
 local BY_OUTCOME = {

@@ -1,0 +1,62 @@
+"""What a handler returns to have a follow-up task made."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from expirebridge.handlers.call import Call
+    from expirebridge.model.durations import Duration
+    from expirebridge.model.policies import MisfireSpec, RetrySpec
+
+
+class Then:
+    """A task that is made exactly when the handler's own task has succeeded.
+
+    `return Then(close, [order], "3d")` from a plain or an async handler, or from one in a process.
+    The step that records the success makes the task: if the attempt fails, lapses or is cancelled,
+    nothing is made, and whatever is sent again, it is made once. The arguments are those of
+    `make_task`; without `delay` and `at` the task is due at once. Nothing is made before the
+    handler has returned: what cannot be made, such as an unknown shape of arguments, fails the
+    attempt, as an exception would.
+
+    Without an `id` it has one that follows from this attempt. A task that runs again, by `run_now`
+    or because it was put off while it ran, has another follow-up each time it succeeds.
+    """
+
+    __slots__ = ("func", "options")
+
+    def __init__(
+        self,
+        func: "str | Callable[..., Any] | Call",
+        args: Sequence[Any] = (),
+        delay: "Duration | None" = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: Literal["reject", "keep", "replace", "extend"] = "reject",
+        max_wait: "Duration | None" = None,
+        window: "Duration | None" = None,
+        tags: Sequence[str] = (),
+        retry: "RetrySpec | None" = None,
+        timeout: "Duration | None" = None,
+        late_after: "Duration | None" = None,
+        misfire: "MisfireSpec | None" = None,
+        private: bool = False,
+    ) -> None:
+        self.func = func
+        """The handler, its name, or a `Call`."""
+        self.options: Mapping[str, Any] = {
+            "args": args, "delay": 0 if delay is None and at is None else delay, "kwargs": kwargs,
+            "at": at, "id": id, "if_exists": if_exists, "max_wait": max_wait, "window": window,
+            "tags": tags, "retry": retry, "timeout": timeout, "late_after": late_after,
+            "misfire": misfire, "private": private,
+        }  # fmt: skip
+        """The other arguments of `make_task`."""
+
+    def __repr__(self) -> str:
+        given = self.func if isinstance(self.func, str) else getattr(self.func, "__name__", "...")
+        return f"Then({given!r}, ...)"
