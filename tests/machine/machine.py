@@ -530,6 +530,40 @@ class Machine(RuleBasedStateMachine):
             self.promise.to_run_again(run.id, run.token, due)
         self.promise.settled.add((run.id, run.token))
 
+    @precondition(lambda self: self.runs)
+    @rule(
+        back=st.integers(0, 5), pick=ids, call=any_call, delay=delays, twice=st.booleans(),
+        if_exists=st.sampled_from(["reject", "keep", "replace", "extend"]),
+    )  # fmt: skip
+    def settle_then(
+        self, back: int, pick: int, call: str, delay: int, if_exists: str, twice: bool
+    ) -> None:
+        """A run ends well, and has a follow-up, whose id may be that of a task, or its own."""
+        run = self.runs[-1 - back % len(self.runs)]
+        id = self.known_ids()[pick % len(self.known_ids())]
+        valid = self.model.holds(run.id, run.token)
+        new = producing.NewTask(
+            id=id, drawn=False, if_exists=if_exists, call=call.encode(),
+            when=When(delay * 1000, relative=True), fields={},
+        )  # fmt: skip
+        settlement = Settlement(run.id, run.token, "succeeded", then=new)
+        [answer] = self.run(claiming.settle_then([settlement], SETTINGS), twice=twice)
+        due = self.model.now + delay
+        with self._taking_over():
+            code, made = self.model.settle_then(
+                run.id, run.token, id, New(call, due, frozenset()), if_exists
+            )
+        assert answer.code is code
+        if made is Outcome.REJECTED or not valid:
+            return
+        if made is not Outcome.KEPT:
+            self.promise.acknowledged(id, due)
+        for listener in self.listeners:
+            listener.held = [held for held in listener.held if held != run]
+        if self.model.state_of(run.id) is State.PENDING and id != run.id:
+            self.promise.to_run_again(run.id, run.token, ANY_TIME)
+        self.promise.settled.add((run.id, run.token))
+
     @rule(who=st.sampled_from([0, 1]))
     def heartbeat(self, who: int) -> None:
         self._heartbeat(self.listeners[who])

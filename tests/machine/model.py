@@ -577,6 +577,17 @@ class Model:
             self._end_run(task, outcome, delay)
         return Settled.DONE
 
+    def settle_then(
+        self, id: str, token: str, next_id: str, new: New, if_exists: str
+    ) -> tuple[Settled, Outcome | None]:
+        """Settle a success, and make its follow-up: both, or neither."""
+        if not self.holds(id, token):
+            return self.settle(id, token, "succeeded", 0), None
+        outcome = self.make(next_id, new, if_exists)
+        if outcome is Outcome.REJECTED:
+            return (Settled.DIFFERS if if_exists == "extend" else Settled.EXISTS), outcome
+        return self.settle(id, token, "succeeded", 0), outcome
+
     @staticmethod
     def _failed_by(task: Modelled, token: str) -> bool:
         return task.run.token == token and task.state is State.FAILED

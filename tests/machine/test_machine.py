@@ -84,6 +84,15 @@ BUGS = {
     "a make that knows no resend": (
         "include/making", "if before then return", "if false then return"
     ),
+    "a follow-up of a run that is over": (
+        "settle_then", "if item[5] and is_claimed(item[5], item[2]) then", "if item[5] then"
+    ),
+    "a follow-up that forgets what its task is to do next": (
+        "settle_then", "if id == item[1] then item = read_item(at) end", ""
+    ),
+    "no follow-up": (
+        "settle_then", "local code, _, state = make_one(id, new, '')", "local code, state"
+    ),
     "a claim that knows no resend": ("claim", "if resend then find_claimed() end", ""),
 }  # fmt: skip
 
