@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from expirebridge import Then
 from tests.kit.processes import report
 
 from ._recording import Planned, recorded
@@ -14,6 +15,12 @@ async def work(seconds: float, raises: int) -> None:
         await asyncio.sleep(seconds)
         if task.attempt <= raises:
             raise Planned(f"attempt {task.attempt} of {task.id} was to raise")
+
+
+async def charge(seconds: float, raises: int) -> Then:
+    """The same, and have a follow-up."""
+    await work(seconds, raises)
+    return Then("recorded.work", [seconds, 0], tags=["follow-up"])
 
 
 def labour(seconds: float, raises: int) -> None:
