@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.sql_types import NAME as VIEW
-from expirebridge.ledger.tables import VERSION, Tables, extras, tables
+from expirebridge.ledger.tables import VERSION, Tables, extras, own_tables, tables
 
 _URLS: Final = {
     "postgresql": "postgresql+psycopg://",
@@ -44,6 +44,15 @@ def ddl(dialect: str) -> str:
 
     Raises LedgerUnsuitable for a dialect that cannot hold a ledger.
     """
+    header = f"-- The ledger of expirebridge for {dialect}, version {VERSION}.\n\n"
+    return header + "\n\n".join(f"{statement};" for statement in creation(dialect)) + "\n"
+
+
+def creation(dialect: str) -> list[str]:
+    """The statements that create tables, view and version, in their order.
+
+    Raises LedgerUnsuitable for a dialect that cannot hold a ledger.
+    """
     if dialect not in _URLS:
         raise LedgerUnsuitable(f"{dialect!r} cannot hold a ledger: one of {', '.join(DIALECTS)}")
     written: list[str] = []
@@ -56,8 +65,13 @@ def ddl(dialect: str) -> str:
     tables(metadata)
     metadata.create_all(engine, checkfirst=False)
     written.sort(key=_place)
-    header = f"-- The ledger of expirebridge for {dialect}, version {VERSION}.\n\n"
-    return header + "\n\n".join(f"{statement};" for statement in written) + "\n"
+    return written
+
+
+def removal() -> list[str]:
+    """The statements that drop what `creation` creates, with all rows."""
+    names = [table.name for table in own_tables().all()]
+    return [f"DROP VIEW {VIEW}", *(f"DROP TABLE {name}" for name in names)]
 
 
 def _place(statement: str) -> tuple[int, str]:

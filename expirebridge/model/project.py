@@ -4,7 +4,8 @@ what surrounds each call of a handler.
 `expirebridge.contrib.django` registers its project here. The core asks, and imports no framework.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,6 +39,8 @@ class Project:
 
 
 _registered: Project | None = None
+_surrounds = True
+"""False while the handlers of a test are described."""
 
 
 def register(project: Project) -> None:
@@ -53,7 +56,7 @@ def defaults() -> Mapping[str, Any]:
 
 def surrounded(function: AnyFunction, *, is_async: bool) -> AnyFunction:
     """A handler's function, with what the project does around each call of it."""
-    if _registered is None:
+    if _registered is None or not _surrounds:
         return function
     return _registered.surround(function, is_async=is_async)
 
@@ -66,3 +69,17 @@ def function_for(name: str, value: object) -> AnyFunction | None:
 def hooks() -> Sequence[Callable[[Any], None]]:
     """The hooks of the project."""
     return () if _registered is None else _registered.hooks()
+
+
+@contextmanager
+def bare_handlers() -> Iterator[None]:
+    """For a block, let `surrounded` return functions as they are.
+
+    A test calls its handlers in its own thread, and its connections are its own affair.
+    """
+    global _surrounds  # noqa: PLW0603 - as above
+    _surrounds = False
+    try:
+        yield
+    finally:
+        _surrounds = True

@@ -6,6 +6,7 @@ from typing import Any
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Registry, name_of
+from expirebridge.model.project import bare_handlers
 from expirebridge.settings import Settings
 
 Func = str | Callable[..., Any]
@@ -27,9 +28,10 @@ class Handlers:
     @cached_property
     def registry(self) -> Registry:
         """All of them. Raises HandlersError if they cannot be loaded."""
-        if self._functions is None:
-            return Registry.of(self._settings)
-        return Registry({name: Handler.of(name, one) for name, one in self._functions.items()})
+        with bare_handlers():
+            if self._functions is None:
+                return Registry.of(self._settings)
+            return Registry({name: Handler.of(name, one) for name, one in self._functions.items()})
 
     def find(self, func: Func) -> Handler:
         """The handler of this name, or the function as one.
@@ -37,7 +39,8 @@ class Handlers:
         Raises InvalidTask if there is none of that name, and HandlersError as `registry`.
         """
         if not isinstance(func, str):
-            return Handler.of(self.name_of(func), func)
+            with bare_handlers():
+                return Handler.of(self.name_of(func), func)
         handler = self.registry.find(func)
         if handler is None:
             near = self.registry.suggest(func)

@@ -1,11 +1,16 @@
 """System checks: `manage.py check` finds settings and handlers that cannot be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.core.checks import Error, register
+from django.core import checks
+from django.core.checks import Error, Tags, register
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
 
 from expirebridge.connection.urls import check_url
+from expirebridge.contrib.django.ledger_tables import are_there
+from expirebridge.contrib.django.setting import ledger_alias
 from expirebridge.errors import HandlersError, InvalidSetting
 from expirebridge.handlers import Registry
 from expirebridge.settings import Settings
@@ -15,6 +20,29 @@ from expirebridge.settings import Settings
 def check_expirebridge(**_: Any) -> list[Error]:
     """Check the setting EXPIREBRIDGE, and that the handlers can be loaded."""
     return list(_errors())
+
+
+@register(Tags.database)
+def check_ledger_tables(*, databases: Sequence[str] | None, **_: Any) -> list[checks.Warning]:
+    """Check that the ledger's tables are there, if our migration was applied.
+
+    It was perhaps applied before there was a ledger.
+    """
+    try:
+        alias = ledger_alias()
+    except InvalidSetting:
+        return []  # said by the other check
+    if alias not in (databases or ()) or alias not in connections:
+        return []
+    applied = MigrationRecorder(connections[alias]).applied_migrations()
+    if ("expirebridge", "0001_initial") not in applied or are_there(connections[alias]):
+        return []
+    return [
+        checks.Warning(
+            f"The ledger's tables are not in the database {alias!r}.", id="expirebridge.W001",
+            hint="The migration was applied without them: `manage.py expirebridge ledger create`.",
+        )
+    ]  # fmt: skip
 
 
 def _errors() -> Iterator[Error]:

@@ -1,0 +1,1 @@
+"""Migrations: the ledger's tables."""
