@@ -1,0 +1,150 @@
+"""The pages of the admin: what they show, to whom, and what they change."""
+
+import pytest
+
+from tests.kit.django_project import DjangoProject
+
+ADMIN = """
+INSTALLED_APPS += [
+    "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
+    "django.contrib.sessions", "django.contrib.messages",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [{
+    "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
+    "OPTIONS": {"context_processors": [
+        "django.template.context_processors.request",
+        "django.contrib.auth.context_processors.auth",
+        "django.contrib.messages.context_processors.messages",
+    ]},
+}]
+ROOT_URLCONF = "mysite.urls"
+STATIC_URL = "static/"
+"""
+URLS = """
+from django.contrib import admin
+from django.urls import path
+urlpatterns = [path("admin/", admin.site.urls)]
+"""
+TESTS = """
+from io import StringIO
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
+from django.test import TestCase
+
+from expirebridge.testing import Clock
+
+TASKS = "/admin/expirebridge/redistask/"
+SERIES = "/admin/expirebridge/redisseries/"
+
+
+class AdminTest(TestCase):
+    def setUp(self):
+        self.clock = self.enterContext(Clock())
+        self.bridge = self.clock.bridge
+
+    def login(self, *permissions):
+        user = User.objects.create_user("ann", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+        self.client.force_login(user)
+
+    def fail(self, id="f@1"):
+        self.bridge.make_task("shop.fail", ["<b>"], 0, id=id, retry=[])
+        self.clock.travel(0)
+
+    def test_tasks_are_listed_by_state(self):
+        self.login("view_redistask")
+        self.bridge.make_task("shop.note", [1], "1h", id="a", tags=["red"])
+        self.fail()
+        self.assertContains(self.client.get(TASKS), "shop.note")
+        failed = self.client.get(TASKS, {"state": "failed"})
+        self.assertContains(failed, "f@1")
+        self.assertNotContains(failed, "shop.note")
+        self.assertNotContains(failed, "checkbox")
+        self.assertContains(self.client.get(TASKS, {"func": "shop.other"}), "No pending task")
+        self.assertContains(self.client.get("/admin/"), "Tasks")
+
+    def test_pages_follow_each_other(self):
+        self.login("view_redistask")
+        for number in range(60):
+            self.bridge.make_task("shop.note", [], "1h", id=f"n{number}")
+        first = self.client.get(TASKS)
+        self.assertContains(first, "/change/", 50)
+        second = self.client.get(TASKS, {"cursor": first.context["cursor"]})
+        self.assertContains(second, "/change/", 10)
+
+    def test_a_task_has_its_history_and_what_is_dangerous_is_escaped(self):
+        self.login("view_redistask")
+        self.fail()
+        page = self.client.get(TASKS + "f_401/change/")
+        self.assertContains(page, "ZeroDivisionError")
+        self.assertContains(page, "&lt;b&gt;")
+        self.assertContains(page, "failed")
+        self.assertNotContains(page, "Run now")
+        self.assertEqual(self.client.get(TASKS + "nothing/change/").status_code, 404)
+
+    def test_failed_tasks_run_again_and_are_forgotten_by_those_who_may(self):
+        self.login("view_redistask", "change_redistask")
+        self.fail("a")
+        self.fail("b")
+        failed = TASKS + "?state=failed"
+        self.assertContains(self.client.get(failed), "checkbox", 2)
+        done = self.client.post(failed, {"action": "retry", "id": ["a", "x"]}, follow=True)
+        self.assertContains(done, "Task a: due now")
+        self.assertContains(done, "Task x: not found")
+        assert self.bridge.get("a").state == "pending"
+        done = self.client.post(TASKS + "b/change/", {"action": "forget"}, follow=True)
+        self.assertContains(done, "Task b: forgotten")
+        assert LogEntry.objects.count() == 2
+        refused = self.client.post(failed, {"action": "drop"})
+        self.assertContains(refused, "action=", status_code=400)
+
+    def test_who_may_only_look_changes_nothing(self):
+        self.login("view_redistask")
+        self.fail("a")
+        for place in (TASKS, TASKS + "a/change/"):
+            told = self.client.post(place, {"action": "retry", "id": ["a"]})
+            self.assertEqual(told.status_code, 403)
+        assert self.bridge.get("a").state == "failed"
+        self.assertEqual(self.client.get(TASKS + "add/").status_code, 403)
+
+    def test_others_see_nothing(self):
+        self.assertEqual(self.client.get(TASKS).status_code, 302)
+        self.login()
+        for place in (TASKS, TASKS + "a/change/", SERIES):
+            self.assertEqual(self.client.get(place).status_code, 403)
+
+    def test_series(self):
+        self.login("view_redisseries")
+        self.assertContains(self.client.get(SERIES), "There is no series")
+        self.bridge.schedule("nightly", "shop.note", [1], cron="30 2 * * *")
+        self.assertContains(self.client.get(SERIES), "nightly")
+
+    def test_a_wrong_state_is_explained(self):
+        self.login("view_redistask")
+        self.assertContains(self.client.get(TASKS, {"state": "x"}), "state=", status_code=400)
+
+    def test_dumpdata_asks_for_no_table(self):
+        call_command("dumpdata", "expirebridge", "--all", stdout=StringIO())
+"""
+
+
+@pytest.fixture
+def shop(project: DjangoProject) -> DjangoProject:
+    project.more_settings = ADMIN
+    project.write("mysite/urls.py", URLS)
+    project.write("shop/tasks.py", "def note(*_): pass\ndef fail(*_): 1 / 0\n")
+    project.write("shop/tests.py", TESTS)
+    return project
+
+
+def test_the_pages(shop: DjangoProject) -> None:
+    assert "Ran 9 tests" in shop.manage("test", "shop")
+    assert "No changes detected" in shop.manage("makemigrations", "--check")
