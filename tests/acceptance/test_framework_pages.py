@@ -12,7 +12,13 @@ FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 @pytest.mark.timeout(300)  # as for the tutorial
 @pytest.mark.parametrize(
     ("page", "commands"),
-    [("fastapi.md", 9), ("starlette.md", 9), ("litestar.md", 9), ("flask.md", 10)],
+    [
+        ("fastapi.md", 9),
+        ("starlette.md", 9),
+        ("litestar.md", 9),
+        ("flask.md", 10),
+        ("django.md", 14),
+    ],
 )
 def test_a_page_can_be_followed(tmp_path: Path, page: str, commands: int) -> None:
     with terminals(tmp_path) as reader:

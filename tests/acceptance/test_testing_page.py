@@ -14,13 +14,6 @@ PAGES = "".join(
     for page in ("test.md", "test-transactions.md", "test-with-frameworks.md")
 )
 BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", PAGES, re.DOTALL))
-SETTINGS = """
-SECRET_KEY = "test"
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
-INSTALLED_APPS = ["shop"]
-DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
-USE_TZ = True
-"""
 
 
 @pytest.fixture
@@ -30,8 +23,6 @@ def project(tmp_path: Path) -> Path:
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    (tmp_path / "shop" / "__init__.py").touch()
-    (tmp_path / "settings.py").write_text(SETTINGS)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\npythonpath = .\nasyncio_default_fixture_loop_scope = function\n"
     )
@@ -58,7 +49,7 @@ def test_every_block_is_a_file_of_a_recipe() -> None:
 
 
 def keep(project: Path, *handlers: str) -> None:
-    """Leave only these modules of handlers: others need a database, or Django's settings."""
+    """Leave only these modules of handlers: others need a database."""
     for file in (project / "tasks").glob("*.py"):
         if file.name not in handlers:
             file.unlink()
@@ -81,8 +72,3 @@ def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
 def test_the_recipe_for_unittest_passes(project: Path) -> None:
     keep(project, "mail.py")
     assert "Ran 1 test" in run(project, "unittest", "test_with_unittest")
-
-
-def test_the_recipe_for_django_passes(project: Path) -> None:
-    keep(project, "orders.py")
-    assert "Ran 1 test" in run(project, "django", "test", "--settings", "settings", "shop")

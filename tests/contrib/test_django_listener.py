@@ -4,6 +4,8 @@ import pytest
 
 from tests.kit.django_project import HANDLERS, DjangoProject
 
+pytestmark = pytest.mark.timeout(300)  # each command loads a project
+
 TASKS = (
     HANDLERS
     + """

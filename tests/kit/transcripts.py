@@ -1,6 +1,6 @@
 """Does what a page shows: writes its files, types its commands, and compares what they print.
 
-- a Python block is a file, which its first line names;
+- a Python block is a file, which its first line names, or what is added at its end;
 - in a `console` block, a line after `$ ` is a command and the lines below are what it prints, if
   the page shows any; `^C` interrupts the listener;
 - a `text` block is what the listener prints next.
@@ -33,8 +33,12 @@ _AGE = re.compile(r"\((?:in [^()]+|[^()]+ ago)\)|(?<= )\d+[dhms](?: \d+[hms])?$"
 _TICK = re.compile(r"@\d{13}")
 _WEB = {"uvicorn": ("--port", "{port}"), "gunicorn": ("--bind", "127.0.0.1:{port}")}
 """Web servers, and the option that gives each another port than 8000."""
-_SERVERS = ("expirebridge server", "expirebridge listen", *_WEB)
-_MODULES = ("uvicorn", "gunicorn", "pytest", "expirebridge")
+_SERVERS = (
+    "expirebridge server", "expirebridge listen", "python manage.py expirebridge listen", *_WEB,
+)  # fmt: skip
+_PROGRAMS = {name: f"-m {name}" for name in ("uvicorn", "gunicorn", "pytest", "expirebridge")} | {
+    "python": "", "django-admin": "-m django",
+}  # fmt: skip
 _READS = ("expirebridge show", "expirebridge list", "expirebridge series next", "python look.py")
 """Commands that change nothing: they are repeated until they print what the page shows."""
 
@@ -51,15 +55,14 @@ class Terminals:
         self.port, self._web_port = free_port(), free_port()
         self._folder = folder
         (folder / "bin").mkdir()
-        for name in "python", *_MODULES:
+        for name, words in _PROGRAMS.items():
             program = folder / "bin" / name
-            module = "" if name == "python" else f"-m {name}"
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             program.chmod(0o755)
         self._environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("EXPIREBRIDGE", "PYTEST"))
+            if not name.startswith(("DJANGO", "EXPIREBRIDGE", "PYTEST"))
         } | {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
@@ -85,12 +88,13 @@ class Terminals:
         return typed
 
     def _write(self, text: str) -> None:
-        name = re.match(r"# (\S+\.py)\n", text)
+        name = re.match(r"# (\S+\.py)(, at its end)?\n", text)
         assert name is not None, f"a block names no file: {text}"
         file = self._folder / name[1]
         file.parent.mkdir(exist_ok=True)
         text = text.replace("redis.Redis(db=1)", f"redis.Redis(port={self.port}, db=1)")
-        file.write_text(text, encoding="utf-8")
+        with file.open("a" if name[2] else "w", encoding="utf-8") as written:
+            written.write(text)
 
     def _type(self, command: str, shown: list[str]) -> None:
         if command == "^C":

@@ -81,7 +81,7 @@ class _Pages(admin.ModelAdmin):
 
 
 @admin.register(RedisTask)
-class TaskPages(_Pages):
+class TaskAdmin(_Pages):
     """Tasks by state; the permission to change them runs and forgets them."""
 
     def _list(self, request: Any, context: dict[str, Any]) -> Any:
@@ -148,7 +148,7 @@ class TaskPages(_Pages):
 
 
 @admin.register(RedisSeries)
-class SeriesPages(_Pages):
+class SeriesAdmin(_Pages):
     """Series, to look at."""
 
     def _list(self, request: Any, context: dict[str, Any]) -> Any:
