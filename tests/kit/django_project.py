@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from expirebridge import Bridge
+from expirebridge import Bridge, Task
 from tests.kit.processes import PATIENCE, ROOT
 
 MANAGE = """
@@ -76,11 +76,12 @@ class DjangoProject:
         assert popped is not None, f"no report in {PATIENCE} s\n{self.log}"
         return str(popped[1].decode())
 
-    def until_state(self, id: str, state: str) -> None:
+    def until_state(self, id: str, state: str) -> Task:
         """Wait until a task is in this state; the test's own timeout is the limit."""
         with Bridge(self.url) as bridge:
             while (task := bridge.get(id)) is None or task.state != state:
                 time.sleep(0.01)
+            return task
 
     def environment(self, **more: str) -> dict[str, str]:
         """What processes of the project find there: no setting but what is given here."""
