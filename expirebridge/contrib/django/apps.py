@@ -2,9 +2,12 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 from django.apps import AppConfig
+from django.conf import settings
 
 from expirebridge.contrib.django.database_connections import surround
 from expirebridge.contrib.django.defaults import defaults
@@ -30,6 +33,10 @@ class ExpirebridgeConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks."""
         from expirebridge.contrib.django import checks  # noqa: F401, PLC0415 - apps are loaded now
+
+        # Django 6 registers the check of TASKS when its tasks are imported, which may be too late.
+        if settings.is_overridden("TASKS") and find_spec("django.tasks"):
+            import_module("django.tasks")
 
 
 # Django's tasks are imported only if the project has imported them.
