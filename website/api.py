@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, is_typeddict
 
 from expirebridge import AsyncBridge, Bridge
 from website.pages import link_between, place_of
@@ -22,6 +22,7 @@ MODULES: Final = {
     "expirebridge.ledger": "reference/api/ledger.md",
     "expirebridge.testing": "reference/api/testing.md",
     "expirebridge.hooks": "reference/api/hooks.md",
+    "expirebridge.contrib.django": "reference/api/django.md",
 }
 """The public modules, and where their pages are on the site."""
 
@@ -31,6 +32,7 @@ _QUALIFIER = re.compile(
     r"\b(?:collections|datetime|expirebridge|pathlib|sqlalchemy|typing|zoneinfo)\.(?:[a-z]\w*\.)*"
 )
 """Where a type is defined: signatures are shown without it."""
+_UNPACKED = re.compile(r"\*<class '(\w+)'>")
 _QUOTED = re.compile(r"(?<=: |> )'([^']*)'")
 """An annotation that is text."""
 _NAMED_PAGE = re.compile(r"(?<![\w/`])(docs/[\w/-]+\.md)(#[\w-]+)?")
@@ -81,6 +83,10 @@ def _is_error(value: object) -> bool:
 def _class(name: str, value: type) -> Iterator[str]:
     if issubclass(value, enum.Enum) or (_is_error(value) and "__init__" not in vars(value)):
         yield _code(f"class {name}({value.__bases__[0].__name__})")
+    elif is_typeddict(value):
+        types = inspect.get_annotations(value)
+        keys = [f"{key}: {inspect.formatannotation(types[key])}" for key in types]
+        yield _code(_layout(f"class {name}", f"({', '.join(keys)})"))
     else:
         signature = str(inspect.signature(value)).removesuffix(" -> None")
         yield _code(_layout(f"class {name}", signature))
@@ -134,6 +140,7 @@ def _signature(name: str, function: Any) -> str:
 def _layout(head: str, signature: str) -> str:
     """A signature on one line, or with a line for each parameter if it is long."""
     signature = _QUOTED.sub(r"\1", _QUALIFIER.sub("", signature))
+    signature = _UNPACKED.sub(r"Unpack[\1]", signature)
     signature = signature.replace("<factory>", "...").replace(".client.Redis", ".Redis")
     if len(head) + len(signature) <= _WIDTH:
         return head + signature
@@ -169,10 +176,11 @@ def _code(text: str) -> str:
 
 def _linked(place: str, text: str, anchors: Mapping[str, str]) -> str:
     """A page with links to the public names and to the pages that its docstrings name."""
+    own = set(_ANCHOR.findall(text))
 
     def to_name(span: re.Match[str]) -> str:
         name = span[1]
-        target = anchors.get(name)
+        target = place if name in own else anchors.get(name)
         if target is None:
             return span[0]
         return f"[{span[0]}]({link_between(place, target)}#{name})"
