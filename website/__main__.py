@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from website import api, check, contents, llms, pages
+from website import api, check, contents, descriptions, llms, pages
 
 HERE: Final = Path(__file__).parent
 BUILD: Final = pages.ROOT / "build"
@@ -33,8 +33,10 @@ def main() -> None:
     except (pages.PageError, api.NotDocumented) as error:
         sys.exit(str(error))
     everything = repository | reference
+    about = descriptions.of_pages(everything)
     for place, text in everything.items():
-        _write(SOURCES / (place if place.startswith(pages.CHINESE) else f"en/{place}"), text)
+        file = SOURCES / (place if place.startswith(pages.CHINESE) else f"en/{place}")
+        _write(file, _with_description(text, about[place] or pages.titled(text)))
     for file in (pages.ROOT / "docs").rglob("*"):
         if file.is_file() and file.suffix != ".md":
             to = SOURCES / "en" / file.relative_to(pages.ROOT / "docs")
@@ -43,6 +45,8 @@ def main() -> None:
     _run_zensical("en", english)
     _run_zensical("zh", contents.in_chinese(repository, english))
     (SITE / "zh" / "404.html").unlink()  # servers show the one at the root
+    for top in (SITE, SITE / "zh"):
+        (top / "sitemap.xml").unlink()  # empty as long as the site has no address
     for place, text in everything.items():
         _write(SITE / place, text)
     _write(SITE / "llms.txt", llms.listed(everything, english))
@@ -73,6 +77,14 @@ def _run_zensical(language: str, navigation: contents.Navigation) -> None:
     command = [zensical, "build", "--clean", "--strict", "--config-file", str(file)]
     if subprocess.run(command, check=False).returncode:
         sys.exit(1)
+
+
+def _with_description(text: str, description: str) -> str:
+    """A page that tells search engines what it is about."""
+    fields = f"---\ndescription: {json.dumps(description, ensure_ascii=False)}\n"
+    if text.startswith("---\n"):
+        return text.replace("---\n", fields, 1)
+    return f"{fields}---\n\n{text}"
 
 
 def _home(language: str) -> str:

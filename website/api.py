@@ -35,6 +35,7 @@ _QUALIFIER = re.compile(
 _UNPACKED = re.compile(r"\*<class '(\w+)'>")
 _QUOTED = re.compile(r"(?<=: |> )'([^']*)'")
 """An annotation that is text."""
+_UNION = re.compile(r"\b(Union|Optional)\[")
 _NAMED_PAGE = re.compile(r"(?<![\w/`])(docs/[\w/-]+\.md)(#[\w-]+)?")
 _SPAN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 _ANCHOR = re.compile(r"^#+ .* \{#([\w.]+)\}$", re.MULTILINE)
@@ -61,7 +62,7 @@ def reference() -> dict[str, str]:
 
 
 def _page(module: ModuleType) -> Iterator[str]:
-    yield f"# {module.__name__}"
+    yield f"# Module {module.__name__}"
     yield _text_of(module, module.__name__)
     values = {name: getattr(module, name) for name in module.__all__}
     for name in sorted(values, key=lambda name: (_is_error(values[name]), name)):
@@ -140,12 +141,26 @@ def _signature(name: str, function: Any) -> str:
 def _layout(head: str, signature: str) -> str:
     """A signature on one line, or with a line for each parameter if it is long."""
     signature = _QUOTED.sub(r"\1", _QUALIFIER.sub("", signature))
-    signature = _UNPACKED.sub(r"Unpack[\1]", signature)
+    signature = _with_bars(_UNPACKED.sub(r"Unpack[\1]", signature))
     signature = signature.replace("<factory>", "...").replace(".client.Redis", ".Redis")
     if len(head) + len(signature) <= _WIDTH:
         return head + signature
     parameters, _, result = signature.removeprefix("(").rpartition(")")
     return f"{head}(\n    " + ",\n    ".join(_parts(parameters)) + f",\n){result}"
+
+
+def _with_bars(text: str) -> str:
+    """Write `Union[A, NoneType]` and `Optional[A]` as `A | None`, and type variables by name."""
+    while found := _UNION.search(text):
+        end, depth = found.end(), 1
+        while depth:
+            depth += (text[end] == "[") - (text[end] == "]")
+            end += 1
+        types = [*_parts(text[found.end() : end - 1])]
+        if found[1] == "Optional":
+            types.append("None")
+        text = text[: found.start()] + " | ".join(types) + text[end:]
+    return re.sub(r"\bNoneType\b", "None", re.sub(r"~(?=[A-Z])", "", text))
 
 
 def _parts(parameters: str) -> Iterator[str]:

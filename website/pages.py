@@ -75,7 +75,10 @@ def titled(text: str) -> str:
 
 def without_markup(text: str) -> str:
     """Return a line of Markdown without links, code spans and emphasis."""
-    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("`", "").replace("**", "")
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"(\*+)(\S[^*]*?)\1", r"\2", part) for part in parts[::2]]
+    return "".join(parts).replace("`", "").replace("**", "")
 
 
 def link_between(place: str, target: str) -> str:

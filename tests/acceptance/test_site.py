@@ -38,7 +38,16 @@ def test_the_site_is_built(copy: Path) -> None:
         "tutorial/first-task.md",
     ):
         assert (site / file).is_file()
-    assert '<html lang="zh"' in (site / "zh" / "index.html").read_text(encoding="utf-8")
+    heads = {
+        page: (site / f"{page}.html").read_text(encoding="utf-8") for page in ("index", "zh/index")
+    }
+    assert '<html lang="zh"' in heads["zh/index"]
+    for page, said in (("index", "expirebridge runs tasks "), ("zh/index", "expirebridge 让任务")):
+        assert f'<meta name="description" content="{said}' in heads[page]
+        assert "<title>expirebridge</title>" in heads[page]
+    examples = (site / "examples" / "index.html").read_text(encoding="utf-8")
+    assert '<meta name="description" content="Each of these files makes two tasks' in examples
+    assert "mail.send(42, &quot;hi&quot;), finds the server by EXPIREBRIDGE_URL" in examples
     # The site reads Markdown by other rules than the repository's readers: both show the same text.
     markdown = MarkdownIt("commonmark").enable("table")
     for place, text in collect(copy).items():

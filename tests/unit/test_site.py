@@ -2,13 +2,14 @@
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from expirebridge import Bridge
-from website import api, check, contents, llms, pages
+from website import api, check, contents, descriptions, llms, pages
 
 DOCS: Final = pages.ROOT / "docs"
 REPOSITORY: Final = pages.collect()
@@ -127,6 +128,10 @@ def test_the_reference_has_signatures_fields_and_members() -> None:
     page = REFERENCE["reference/api/expirebridge.md"]
     assert "\nclass Spread(over: float | timedelta | str)\n" in page
     assert "\ndef put_off(id: str, by: float | timedelta | str) -> Change\n" in page
+    assert "\n    misfire: Literal['run', 'skip'] | Spread | None = None,\n" in page
+    assert not any(
+        re.search(r"Union\[|Optional\[|NoneType|~[A-Z]", one) for one in REFERENCE.values()
+    )
     assert "\n    if_exists: Literal['reject', 'keep', 'replace', 'extend'] = 'reject',\n" in page
     assert "\n- `func`: The handler: `module.function`" in page
     assert "\n- `PENDING`: `pending`\n" in page
@@ -151,7 +156,7 @@ def test_a_name_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch)
         api.reference()
 
 
-def test_programs_find_each_page_with_its_first_sentence() -> None:
+def test_programs_find_each_page_and_what_it_is_about() -> None:
     listed = llms.listed(EVERYTHING, NAVIGATION)
     assert listed.startswith("# expirebridge\n\n> expirebridge runs tasks at a later time: ")
     assert (
@@ -162,20 +167,35 @@ def test_programs_find_each_page_with_its_first_sentence() -> None:
     assert all(f"<!-- {place} -->\n\n{EVERYTHING[place]}" in full for place in places(NAVIGATION))
 
 
+def test_every_page_but_decisions_says_what_it_is_about() -> None:
+    about = descriptions.of_pages(EVERYTHING)
+    silent = {place for place in places(NAVIGATION) if not about[place]}
+    assert silent == {place for place in places(NAVIGATION) if place.startswith("adr/0")}
+    for place, said in about.items():
+        assert not said or said.endswith((".", "。")), place
+    assert about["reference/states.md"].startswith("What each operation does in each state; ")
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("# T\n\nOne `a` [b](c.md)\nand. Two.", "One a b and."),
         (
-            "# T\n\nStatus: accepted\n\n| a |\n\n- b\n\n```sh\nx\n\ny\n```\n\nOne: two. Three.",
-            "One: two.",
+            "# T\n\nOne `a` [b](c.md)\nand 1.5 *c*, `d.*` or `e.*`. Two.",
+            "One a b and 1.5 c, d.* or e.*.",
         ),
+        ("<!-- note -->\n# T\n\nOne: two. Three.", "One: two."),
         ("# T\n\nThe tests run this page.\n\nOne.", "One."),
-        ("# T\n\n| a |\n", ""),
+        ("# T\n\n[English](a.md)\n\n一。二。", "一。"),
+        ("# T\n\nStatus: accepted.\n\n## Context\n\nOne.", ""),
+        ("# T\n\n| a |\n\nOne.", ""),
+        ("# T\n\n```sh\nx\n```\n\nOne.", ""),
+        ("# T\n\n    x\n\nOne.", ""),
+        ("# T\n\nOne\n\n- b.", ""),
+        ("# T\n", ""),
     ],
 )
 def test_a_first_sentence_is_about_the_subject(text: str, sentence: str) -> None:
-    assert llms.first_sentence(text) == sentence
+    assert descriptions.first_sentence(text) == sentence
 
 
 def test_faults_of_a_finished_site_are_found(tmp_path: Path) -> None:
