@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Task,
         current_task,
     )
+    from expirebridge.observe.logs import log_event
     from expirebridge.producer.bridge import AsyncBridge, Bridge, make_task, make_tasks
     from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
     from expirebridge.settings import Settings
@@ -121,6 +122,7 @@ __all__ = [
     "handler",
     "hook",
     "lifespan",
+    "log_event",
     "make_task",
     "make_tasks",
 ]
@@ -187,6 +189,7 @@ _MODULES = {
     "handler": "handlers",
     "hook": "hooks",
     "lifespan": "hooks",
+    "log_event": "observe.logs",
     "make_task": "producer.bridge",
     "make_tasks": "producer.bridge",
 }

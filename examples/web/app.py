@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from expirebridge import AsyncBridge, Listener, ListenerStuck, Settings
+from expirebridge import AsyncBridge, Listener, ListenerStuck, Settings, log_event
 
 logging.basicConfig(level=logging.INFO)  # the application's own: the listener configures nothing
 logger = logging.getLogger("app")
@@ -38,7 +38,7 @@ async def end_with(listener: Listener) -> None:
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
     """Run a listener from the application's start to its end."""
-    async with bridge, Listener(settings) as listener:
+    async with bridge, Listener(settings, hooks=[log_event]) as listener:
         watch = asyncio.create_task(end_with(listener))
         yield
         watch.cancel()

@@ -222,7 +222,12 @@ def _writes_here(handler: logging.Handler) -> bool:
 
 
 def log_event(event: Event) -> None:
-    """Write one event as one line."""
+    """Write one event as one line to the logger `expirebridge`: a hook for a `Listener`.
+
+    Failures, retries and lapses are warnings and errors; a task that starts or succeeds is logged
+    at the level debug. Arguments, results and the texts of exceptions are not logged. The command
+    `expirebridge listen` has this hook.
+    """
     match event:
         case Started():
             _log_start(event)

@@ -23,12 +23,13 @@ from expirebridge import (
     ListenerStuck,
     ServerUnreachable,
     State,
+    log_event,
 )
 from expirebridge.embedded.server import EmbeddedServer, free_port
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
-from tests.kit.logs import Log
+from tests.kit.logs import SECRET, Log
 from tests.kit.servers import hanging
 from tests.kit.steps import found
 from tests.kit.witness import PATIENCE, Witness, registry_of
@@ -324,6 +325,23 @@ async def test_two_listeners_share_a_process(url: str, async_bridge: AsyncBridge
     assert len({ended.task.id for ended in both.ended()}) == 20
     assert len(other.ended()) == 1
     assert log.events()["stopped"] == 3
+
+
+async def test_what_happens_to_tasks_is_logged_with_the_hook_for_it(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    async def fail(card: str) -> None:
+        raise ValueError(card)
+
+    witness = Witness()
+    async with Listener(Settings(url=url), registry_of(fail=fail), [witness, log_event]):
+        await async_bridge.make_task("test.fail", [SECRET], 0, id="a", retry=["10ms"])
+        await witness.until_ended(1, End.FAILED)
+    for name, attempt in (("retry", 1), ("failed", 2)):
+        [told] = log.fields(name)
+        assert (told["func"], told["task"], told["attempt"]) == ("test.fail", "a", attempt)
+        assert told["reason"] == "ValueError"
+    assert SECRET not in log.text()
 
 
 def test_it_works_in_another_event_loop(url: str, bridge: Bridge) -> None:

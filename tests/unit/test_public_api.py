@@ -111,6 +111,7 @@ def test_the_public_names_are_these() -> None:
         "handler",
         "hook",
         "lifespan",
+        "log_event",
         "make_task",
         "make_tasks",
     ]
