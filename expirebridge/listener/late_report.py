@@ -32,6 +32,7 @@ class LateReport:
         self._unscanned = set[str]()
         """The nodes whose scan is still to come."""
         self._adopted = 0
+        self._told = False
         self._clear()
 
     def _clear(self) -> None:
@@ -100,7 +101,11 @@ class LateReport:
                 f"{count} late, by up to {human(self._longest)} ({_listed(self._functions)})"
                 f"{why}; {_listed(self._done)}"
             )
-        logger.info(
+        # To a listener that starts, its start is a gap: with nothing found, that is no news.
+        is_news = self._told or count or self._adopted
+        self._told = True
+        logger.log(
+            logging.INFO if is_news else logging.DEBUG,
             "after the gap: %s; the scan adopted %d", text, self._adopted,
             extra=fields_of(
                 "late", reason=", ".join(dict.fromkeys(self._reasons)), count=count,

@@ -28,7 +28,7 @@ def started(
 
 def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[dict[str, Any]]:
     """The fields of each report."""
-    caplog.set_level(logging.INFO, "expirebridge")
+    caplog.set_level(logging.DEBUG, "expirebridge")
     report = LateReport()
     for event in events:
         report.hear(event)
@@ -89,6 +89,22 @@ def test_what_was_late_long_before_a_gap_is_not_told(
     caplog.clear()
     [fields] = told(caplog, started(9), GAP, DONE, NOTHING)
     assert fields["count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "levels"),
+    [
+        ([DONE, NOTHING], [logging.DEBUG]),
+        ([DONE, NOTHING, GAP, DONE, NOTHING], [logging.DEBUG, logging.INFO]),
+        ([Scanned(adopted=1), NOTHING], [logging.INFO]),
+        ([started(9), DONE, NOTHING], [logging.INFO]),
+    ],
+)
+def test_a_start_at_which_nothing_was_found_is_no_news(
+    caplog: pytest.LogCaptureFixture, events: list[Event], levels: list[int]
+) -> None:
+    told(caplog, GAP, *events)
+    assert [record.levelno for record in caplog.records] == levels
 
 
 async def rings(*events: Event) -> list[bool]:
