@@ -273,7 +273,7 @@ class Listener:
         handlers, loaded = len(self.registry), self.registry.loaded
         fields = event("listening", url=url, handlers=handlers, loaded=loaded, listener=self.name)
         logger.info(
-            "listening on %s with %d handlers%s", url, handlers,
+            "listening on %s with %d handler%s%s", url, handlers, "" if handlers == 1 else "s",
             f" (of {loaded})" if loaded > handlers else "", extra=fields,
         )  # fmt: skip
         if not handlers:

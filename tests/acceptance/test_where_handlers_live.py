@@ -194,7 +194,7 @@ def test_a_listener_of_marked_functions_runs_no_other(
     assert task is not None
     assert task.state is State.PENDING
     log = (folder.parent / "listeners.log").read_text()
-    assert "with 1 handlers" in log
+    assert "with 1 handler" in log
     assert "Parcel" not in log
     # Without the option all run, and the class is named.
     with listener(url, folder):
@@ -221,7 +221,7 @@ def test_a_listener_of_some_functions_leaves_the_others(
         bridge.run_now(noted.id)
         assert reports.next().id == noted.id
     log = (folder.parent / "listeners.log").read_text()
-    assert "with 1 handlers (of 5)" in log
+    assert "with 1 handler (of 5)" in log
     assert "with 2 handlers (of 5)" in log
 
 
