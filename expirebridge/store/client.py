@@ -111,6 +111,8 @@ class Database:
         """True if another server can take its place, by failover."""
         self.clustered = clustered
         """True if its server is a node of a cluster, by its URL."""
+        self.answered = False
+        """True once a script was answered: its URL is right."""
         self._headers = True
         """False once the server refused a script header: Redis before 7 has none."""
 
@@ -154,7 +156,7 @@ class Database:
         try:
             return (yield from self._send(call))
         except exceptions.RedisError as error:
-            ours = self._explained(translated(error), call)
+            ours = self._explained(translated(error, answered=self.answered), call)
             if self._count_assumed and isinstance(ours, errors.PartitionsDiffer):
                 raise WrongPartitionCount(calls, call, ours) from None
             raise ours from error
@@ -189,11 +191,12 @@ class Database:
         source = script.headed if headed else script.plain
         command = ("EVALSHA", source.sha, *tail)
         try:
-            if call.batching is not None:
-                return (yield _batchable(command, call))
-            return (yield command)
+            reply = yield (command if call.batching is None else _batchable(command, call))
         except exceptions.NoScriptError:
-            pass
+            self.answered = True
+        else:
+            self.answered = True
+            return reply
         try:
             return (yield ("EVAL", source.text, *tail))
         except exceptions.ResponseError as error:

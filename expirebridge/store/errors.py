@@ -61,9 +61,12 @@ def out_of_memory() -> exceptions.ConnectionError:
     return exceptions.ConnectionError("this process has no memory left to read it")
 
 
-def translated(error: exceptions.RedisError) -> errors.ServerError:
-    """The error of ours that says what happened, with the client's own as its cause."""
-    ours = _ours(error, str(error))
+def translated(error: exceptions.RedisError, *, answered: bool = False) -> errors.ServerError:
+    """The error of ours that says what happened, with the client's own as its cause.
+
+    If the server has `answered` before, its URL is right, and that is not doubted.
+    """
+    ours = _ours(error, str(error), answered=answered)
     ours.__cause__ = error
     return ours
 
@@ -133,7 +136,7 @@ def _of_data(text: str) -> errors.ServerError | None:
     return None
 
 
-def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
+def _ours(error: exceptions.RedisError, text: str, *, answered: bool) -> errors.ServerError:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return errors.ServerError(f"the server refused the login: {text}")
     if ours := _of_place(error, text) or _of_data(text):
@@ -141,8 +144,10 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
     if isinstance(error, exceptions.ConnectionError) and (is_plain_text(error) or is_of_tls(text)):
         return errors.ServerUnreachable(f"no TLS connection to the server: {text}{advice(text)}")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
+        text = text.removesuffix(".")
+        hint, doubt = ("", "") if answered else (advice(text), ", and is its URL right")
         return errors.ServerUnreachable(
-            f"no answer from the server: {text}{advice(text)}; is it running, and is its URL right?"
+            f"no answer from the server: {text}{hint}; is it running{doubt}?"
         )
     if isinstance(error, exceptions.NoPermissionError) or any(w in text for w in _NO_RIGHT):
         return errors.NotPermitted(

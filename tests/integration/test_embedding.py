@@ -99,6 +99,16 @@ async def test_the_block_does_not_begin_if_a_lifespan_fails(
     assert (await async_bridge.count()).listeners == 0
 
 
+async def test_a_server_that_hangs_up_later_is_not_suspected_of_tls(log: Log) -> None:
+    with EmbeddedServer() as server:
+        async with embedded(server.url, Witness(), note=note, grace=0):
+            server.stop()
+            await log.until("outage")
+    told = [str(fields["error"]) for fields in log.fields("outage")]
+    assert any("no answer from the server" in error for error in told)
+    assert not any("TLS" in error or ".;" in error for error in told)
+
+
 async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     with EmbeddedServer() as server, hanging(server):
         listener = Listener(Settings(url=server.url, lease=1), registry_of(note=note))

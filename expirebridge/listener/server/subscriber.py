@@ -106,7 +106,8 @@ class Subscriber:
             try:
                 await self._listen()
             except (RedisError, OSError, TimeoutError, MemoryError) as error:
-                self._server.health.failed(ROLE, _ours(error))
+                answered = self._server.session.store.database.answered
+                self._server.health.failed(ROLE, _ours(error, answered=answered))
                 for consumer in self._key_router.consumers:
                     consumer.hindrances.begin(LateCause.EVENT_GAP, self._answered or None)
                 self.tried.set()
@@ -185,6 +186,8 @@ class Subscriber:
             consumer.key_events.hear_doorbell(due)
 
 
-def _ours(error: Exception) -> ServerError:
+def _ours(error: Exception, *, answered: bool) -> ServerError:
     """The error as the other roles would have it."""
-    return translated(error) if isinstance(error, RedisError) else ServerUnreachable(str(error))
+    if isinstance(error, RedisError):
+        return translated(error, answered=answered)
+    return ServerUnreachable(str(error))
