@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers.call import Call
     from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
     from expirebridge.handlers.periodic import every
-    from expirebridge.handlers.registry import Registry, name_of, watched
+    from expirebridge.handlers.registry import Registry, name_of, refuse_left_out, watched
     from expirebridge.handlers.then import Then
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "is_private",
     "name_of",
     "plain_arguments",
+    "refuse_left_out",
     "typed_arguments",
     "watched",
 ]
@@ -47,6 +48,7 @@ _MODULES = {
     "is_private": "definition",
     "name_of": "registry",
     "plain_arguments": "arguments",
+    "refuse_left_out": "registry",
     "typed_arguments": "definition",
     "watched": "registry",
 }

@@ -10,6 +10,7 @@ import difflib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,7 +24,7 @@ from expirebridge.handlers.definition import Function, Handler
 from expirebridge.handlers.loading import HandlersFolder, HandlersModule, modules_in
 from expirebridge.handlers.module_list import ModuleList
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
-from expirebridge.handlers.selection import listed_in, select
+from expirebridge.handlers.selection import beside_tasks, listed_in, select
 from expirebridge.hooks import Hook, Lifespan
 from expirebridge.model import project
 from expirebridge.model.keys import check_func
@@ -213,8 +214,23 @@ def name_of(function: Function, place: HandlersPlace) -> str:
         module = _module_under(place, source, name)
     if any(part.startswith("_") for part in (*module.split("/"), name)):
         raise InvalidTask(f"func={name}: only public functions of public modules are handlers")
-    _check_listed(function, name)
+    _check_selected(function, name)
     return check_func(f"{module}.{name}")
+
+
+def refuse_left_out(name: str, place: str) -> None:
+    """Raise InvalidTask for the name of a function that stands beside Tasks without a mark.
+
+    Only of modules that this program has imported: nobody knows here what others hold.
+    """
+    owner, _, function = name.rpartition(".")
+    names: Mapping[str, str] = {}
+    with suppress(Exception):  # a name can be given before modules can be listed
+        names = ModuleList.at(place).names
+    for module_name, owned in names.items():
+        module = sys.modules.get(module_name) if owned == owner else None
+        if module is not None and (fault := beside_tasks(module, function)):
+            raise InvalidTask(f"func={name!r}: {fault}")
 
 
 def _module_under(folder: Path, source: str, name: str) -> str:
@@ -239,7 +255,7 @@ def _listed_module(function: Function, place: str) -> str:
     )
 
 
-def _check_listed(function: Function, name: str) -> None:
+def _check_selected(function: Function, name: str) -> None:
     module = inspect.getmodule(function)
     try:
         listed = listed_in(module) if module is not None else None
@@ -247,3 +263,5 @@ def _check_listed(function: Function, name: str) -> None:
         raise InvalidTask(f"func={name}: {error}") from None
     if listed is not None and name not in listed:
         raise InvalidTask(f"func={name}: HANDLERS in its module does not list it")
+    if listed is None and module is not None and (fault := beside_tasks(module, name)):
+        raise InvalidTask(f"func={name}: {fault}")

@@ -164,6 +164,19 @@ def _names_its_handlers(module: ModuleType) -> bool:
     return any(one is not None and one.__module__ == module.__name__ for one in functions)
 
 
+def beside_tasks(module: ModuleType, name: str) -> str:
+    """Why this function of a module is no handler, if that is because of the Tasks beside it."""
+    value = vars(module).get(name)
+    if not inspect.isfunction(value) or value.__module__ != module.__name__ or is_marked(value):
+        return ""
+    if LISTED in vars(module) or not _names_its_handlers(module):
+        return ""
+    return (
+        "its module defines a Task of Django, and beside Tasks only what @handler marks is a "
+        f"handler: mark {name} with it, or move it into a module without Tasks"
+    )
+
+
 def _function_or_value(name: str, held: object) -> Any:
     """What a module holds; for a value that stands for a handler, its function."""
     return project.function_for(name, held) or held

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from expirebridge import handlers
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.call import Call
-from expirebridge.model import keys
+from expirebridge.model import keys, project
 from expirebridge.model.durations import Duration, check_aware, human, seconds_of
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
@@ -127,6 +127,8 @@ def call_of(
     func, args, kwargs = _parts(func, args, kwargs)
     name = name_of(func, place)
     if isinstance(func, str):
+        if isinstance(place, str):  # a folder's modules need not be imported for a name
+            handlers.refuse_left_out(name, place)
         return name, keys.encode_args(args, kwargs, limited=limited)
     handlers.check_binding(func, args, kwargs or {})
     plain = handlers.plain_arguments(func, args, kwargs)
@@ -138,7 +140,7 @@ def name_of(func: Named, place: HandlersPlace) -> str:
     if isinstance(func, str):
         return _checked_name(func, place)
     if not callable(func):
-        raise _no_handler(func)
+        raise _no_handler(func, place)
     return handlers.name_of(func, place)
 
 
@@ -153,8 +155,15 @@ def _checked_name(name: str, place: HandlersPlace) -> str:
         raise InvalidTask(f"{error} (did you mean {meant!r}?)") from None
 
 
-def _no_handler(given: object) -> InvalidTask:
-    """For what is no function. It may be what came of calling one."""
+def _no_handler(given: object, place: HandlersPlace) -> InvalidTask:
+    """For what is no function. It may be what came of calling one, or a Task of Django."""
+    own = getattr(getattr(given, "func", None), "__name__", "")
+    if own and (function := project.function_for(own, given)):
+        name = handlers.name_of(function, place)
+        return InvalidTask(
+            f"func={own}: it is a Task of Django: use {own}.enqueue(...), or give its name, "
+            f"{name!r}"
+        )
     shown = f"{given!r:.60}"
     if inspect.iscoroutine(given):
         shown = f"{given.__name__}(...)"

@@ -109,6 +109,62 @@ except Exception as error:
     assert asked(shop, "from shop.jobs import clean\nprint(json.dumps(clean.enqueue().status))")
 
 
+BESIDE_TASKS = f"""
+from {API} import task
+from expirebridge import handler
+
+@task
+def send(): ...
+
+def remind(pk): ...
+
+@handler
+def marked(pk): ...
+"""
+NO_HANDLER = "its module defines a Task of Django, and beside Tasks only what @handler marks is"
+
+
+@pytest.mark.parametrize("given", ["remind", "'shop.remind'"])
+@pytest.mark.parametrize("module", ["expirebridge", "expirebridge.contrib.django"])
+def test_a_plain_function_beside_tasks_is_refused_with_the_reason(
+    project: DjangoProject, module: str, given: str
+) -> None:
+    project.write("shop/tasks.py", BESIDE_TASKS)
+    set_tasks(project)
+    program = f"""
+from {module} import make_task
+make_task(marked, [1], "1h")
+make_task("shop.marked", [1], "1h")
+make_task("shop.send", [], "1h")
+make_task("shop.elsewhere", [], "1h")  # a program of another version may have it
+try:
+    make_task({given}, [1], "1h")
+except Exception as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+    name, message = asked(project, program)
+    assert name == "InvalidTask"
+    assert NO_HANDLER in message
+    assert "mark remind" in message
+
+
+def test_a_task_given_to_make_task_is_told_how_it_is_enqueued(shop: DjangoProject) -> None:
+    program = """
+from expirebridge import make_task
+said = []
+for given in (add, add.using(queue_name="emails"), elsewhere):
+    try:
+        make_task(given, [1, 2], "1h")
+    except Exception as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+    ours, again, other = asked(shop, program)
+    assert "a Task of Django: use add.enqueue(...), or give its name, 'shop.add'" in ours
+    assert again == ours
+    assert "give a handler, or its name" in other
+
+
 def test_a_module_may_list_its_tasks(project: DjangoProject) -> None:
     project.write(
         "shop/tasks.py",
@@ -135,10 +191,12 @@ HANDLERS = [send]
 
 def test_a_name_in_redis_is_looked_up_and_not_imported(shop: DjangoProject) -> None:
     program = """
-from expirebridge import make_task
+from expirebridge import Bridge
 from shop.tasks import helper
 import sys
-made = [make_task(name, [], 3600).id for name in ("antigravity.geohash", "shop.helper", "shop.os")]
+bridge = Bridge(tasks="nowhere", unknown="off")  # of another program
+names = ("antigravity.geohash", "shop.helper", "shop.os")
+made = [bridge.make_task(name, [], 3600).id for name in names]
 found = []
 for id in [*made, "none", "no id?"]:
     try: default_task_backend.get_result(id)
