@@ -38,6 +38,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import TestCase
+from django.utils import timezone
 
 from expirebridge.testing import Clock
 
@@ -101,10 +102,38 @@ class AdminTest(TestCase):
         self.assertContains(done, "Task x: not found")
         assert self.bridge.get("a").state == "pending"
         done = self.client.post(TASKS + "b/change/", {"action": "forget"}, follow=True)
-        self.assertContains(done, "Task b: forgotten")
+        self.assertContains(done, "Task b: to be forgotten: a listener removes it in its next pass")
+        self.assertContains(self.client.get(failed), ", to be forgotten", 1)
+        page = self.client.get(TASKS + "b/change/")
+        self.assertContains(page, "to be forgotten: a listener")
+        self.assertContains(page, 'value="retry"')
+        self.assertNotContains(page, 'value="forget"')
+        done = self.client.post(failed, {"action": "forget", "id": ["b"]}, follow=True)
+        self.assertContains(done, "Task b: already to be forgotten")
         assert LogEntry.objects.count() == 2
         refused = self.client.post(failed, {"action": "drop"})
         self.assertContains(refused, "action=", status_code=400)
+
+    def test_a_task_that_failed_again_can_be_forgotten_again(self):
+        self.login("view_redistask", "change_redistask")
+        self.fail("a")
+        page = TASKS + "a/change/"
+        self.client.post(page, {"action": "forget"})
+        self.assertNotContains(self.client.get(page), 'value="forget"')
+        self.clock.travel("1h")
+        self.client.post(page, {"action": "retry"})
+        self.clock.travel("1s")
+        self.assertContains(self.client.get(page), 'value="forget"')
+        self.assertNotContains(self.client.get(page), "to be forgotten")
+
+    def test_times_have_seconds_and_a_part_of_a_name_is_answered(self):
+        self.login("view_redistask")
+        self.bridge.make_task("shop.note", [], "1h", id="a")
+        due = timezone.localtime(self.bridge.get("a").due).strftime("%Y-%m-%d %H:%M:%S")
+        self.assertContains(self.client.get(TASKS), due)
+        self.assertContains(self.client.get(TASKS + "a/change/"), due)
+        found = self.client.get(TASKS, {"func": "note"})
+        self.assertContains(found, "No pending task of note: give the whole name of a function")
 
     def test_who_may_only_look_changes_nothing(self):
         self.login("view_redistask")
@@ -146,5 +175,5 @@ def shop(project: DjangoProject) -> DjangoProject:
 
 
 def test_the_pages(shop: DjangoProject) -> None:
-    assert "Ran 9 tests" in shop.manage("test", "shop")
+    assert "Ran 11 tests" in shop.manage("test", "shop")
     assert "No changes detected" in shop.manage("makemigrations", "--check")

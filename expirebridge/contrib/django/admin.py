@@ -2,25 +2,31 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote, unquote
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.model.task import Change, State, Task
+from expirebridge.model.keys import check_func
+from expirebridge.model.task import Change, Listing, State, Task
 from expirebridge.producer.bridge import Bridge
 
 PAGE: Final = 50
 """Tasks on a page."""
 RETRY, FORGET = "retry", "forget"
 _WORDS: Final = {RETRY: "Run now", FORGET: "Forget"}
+_TO_BE_FORGOTTEN: Final = "to be forgotten: a listener removes it in its next pass"
 
 
 @functools.cache
@@ -89,9 +95,8 @@ class TaskAdmin(_Pages):
             return self._act(request, request.POST.getlist("id"), request.get_full_path())
         state = _state_of(request.GET.get("state", ""))
         func = request.GET.get("func", "").strip()
-        listing = _bridge().list(
-            state=state, func=func or None, limit=PAGE, cursor=request.GET.get("cursor") or None
-        )
+        listing, hint = _found(state, func, request.GET.get("cursor") or None)
+        asked = _asked_to_forget(listing.tasks)
         counts = _bridge().count()
         return self._page(
             request,
@@ -99,8 +104,8 @@ class TaskAdmin(_Pages):
             {
                 **context,
                 "counts": [(one.value, getattr(counts, one.value)) for one in State],
-                "state": state.value, "func": func,
-                "rows": [(quote(task.id), task) for task in listing.tasks],
+                "state": state.value, "func": func, "hint": hint,
+                "rows": [(quote(task.id), task, task.id in asked) for task in listing.tasks],
                 "cursor": listing.cursor, "left_out": listing.left_out,
                 "actions": _WORDS.items() if self._may_act(request, state) else (),
             },
@@ -113,6 +118,7 @@ class TaskAdmin(_Pages):
         if task is None:
             raise Http404(f"there is no task {id}")
         allowed = self.has_change_permission(request)
+        asked = bool(_asked_to_forget([task]))
         return self._page(
             request,
             "task.html",
@@ -122,7 +128,8 @@ class TaskAdmin(_Pages):
                 "args": _json(task.args), "kwargs": _json(task.kwargs) if task.kwargs else "",
                 "result": _json(task.result) if task.result is not None else "",
                 "history": list(reversed(task.history)),
-                "actions": _actions(task) if allowed else (),
+                "going": _TO_BE_FORGOTTEN if asked else "",
+                "actions": _actions(task, asked=asked) if allowed else (),
             },
         )  # fmt: skip
 
@@ -138,13 +145,20 @@ class TaskAdmin(_Pages):
         if not ids:
             messages.warning(request, "Select the tasks first.")
         for id in ids:
-            change = _run(action, id)
-            done = change in {Change.DUE_NOW, Change.FORGOTTEN}
-            if done:
-                self.log_change(request, RedisTask(id=id), _WORDS[action])
-            level = messages.SUCCESS if done else messages.WARNING
-            messages.add_message(request, level, f"Task {id}: {change.value}")
+            level, text = self._do(request, action, id)
+            messages.add_message(request, level, f"Task {id}: {text}")
         return HttpResponseRedirect(back)
+
+    def _do(self, request: Any, action: str, id: str) -> tuple[int, str]:
+        """Do this with one task; what is to be said of it, and how loudly."""
+        task = _bridge().get(id) if action == FORGET else None
+        if task is not None and _asked_to_forget([task]):
+            return messages.INFO, f"already {_TO_BE_FORGOTTEN}"
+        change = _run(action, id)
+        if change not in {Change.DUE_NOW, Change.FORGOTTEN}:
+            return messages.WARNING, change.value
+        self.log_change(request, RedisTask(id=id), _WORDS[action])
+        return messages.SUCCESS, _TO_BE_FORGOTTEN if action == FORGET else change.value
 
 
 @admin.register(RedisSeries)
@@ -163,6 +177,33 @@ def _state_of(text: str) -> State:
         raise InvalidTask(f"state={text!r}: one of {', '.join(State)}") from None
 
 
+def _found(state: State, func: str, cursor: str | None) -> tuple[Listing, str]:
+    """The tasks on a page; what to search for instead, if that can be no function's name."""
+    try:
+        if func:
+            check_func(func)
+    except InvalidTask:
+        hint = "give the whole name of a function, such as shop.remind"
+        return Listing(tasks=[], examined=0, complete=True), hint
+    return _bridge().list(state=state, func=func or None, limit=PAGE, cursor=cursor), ""
+
+
+def _asked_to_forget(tasks: Sequence[Task]) -> set[str]:
+    """The ids of failed tasks that somebody had forgotten here, and no listener removed yet."""
+    ended = {task.id: task.ended for task in tasks if task.state is State.FAILED and task.ended}
+    if not ended:
+        return set()
+    entries = LogEntry.objects.filter(
+        content_type=ContentType.objects.get_for_model(RedisTask, for_concrete_model=False),
+        object_id__in=ended, change_message=_WORDS[FORGET],
+    )  # fmt: skip
+    return {one.object_id for one in entries if _aware(one.action_time) >= ended[one.object_id]}
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+
+
 def _run(action: str, id: str) -> Change:
     if action == RETRY:
         return _bridge().run_now(id)
@@ -170,10 +211,10 @@ def _run(action: str, id: str) -> Change:
     return change
 
 
-def _actions(task: Task) -> list[tuple[str, str]]:
+def _actions(task: Task, *, asked: bool) -> list[tuple[str, str]]:
     """What can be done with a task in its state."""
     possible = [] if task.state is State.RUNNING else [RETRY]
-    if task.state is State.FAILED:
+    if task.state is State.FAILED and not asked:
         possible.append(FORGET)
     return [(name, _WORDS[name]) for name in possible]
 
