@@ -94,7 +94,7 @@ def only(folder: Path, pattern: str) -> Path:
     """The one file of this name in a folder."""
     found = list(folder.glob(pattern))
     if len(found) != 1:
-        raise Failed(f"{pattern}: nothing was built")
+        raise Failed(f"{pattern}: nothing was built: add the step build, or see why it failed")
     return found[0]
 
 
@@ -203,9 +203,10 @@ def metadata(release: Release) -> str:
 
 def page(release: Release) -> str:
     """Does an index render README, and do its links lead anywhere?"""
+    readme = str(release.metadata().get_payload())
     from readme_renderer.markdown import render  # noqa: PLC0415 - only here
 
-    html = render(str(release.metadata().get_payload()))
+    html = render(readme)
     if not html or "<h1" not in html:
         raise Failed("README.md is not rendered")
     relative = [

@@ -167,6 +167,13 @@ def test_a_step_without_a_wheel_says_so(copy: Path) -> None:
     assert "FAIL  licences: *.whl: nothing was built" in said
 
 
+def test_a_step_alone_asks_for_the_wheel(copy: Path) -> None:
+    code, said = check(copy, "metadata", "page")
+    assert code == 1
+    for step in "metadata", "page":
+        assert f"FAIL  {step}: *.whl: nothing was built: add the step build, or " in said
+
+
 def test_what_the_page_says_of_each_step_is_there(copy: Path) -> None:
     steps = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     source = (ROOT / ".ci" / "release_check.py").read_text()
@@ -184,8 +191,10 @@ def test_the_workflow_and_the_forms_are_valid(tmp_path: Path) -> None:
     file = tmp_path / "release.yml"
     file.write_text(workflow)
     assert valid("github-workflows", file).returncode == 0
-    publish = yaml.safe_load(workflow)["jobs"]["publish"]
-    assert publish["permissions"] == {"id-token": "write"}
+    jobs = yaml.safe_load(workflow)["jobs"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert jobs["assets"]["permissions"] == {"contents": "write"}
+    assert jobs["assets"]["needs"] == "publish"
     file.write_text(workflow.replace("needs:", "need:"))
     assert valid("github-workflows", file).returncode == 1
     forms = [one for one in sorted(FORMS.glob("*.yml")) if one.name != "config.yml"]
