@@ -6,7 +6,7 @@ from expirebridge.contrib.django import ledger_url
 from tests.kit.databases import MARIADB, Database
 from tests.kit.django_project import HANDLERS, DjangoProject
 
-pytestmark = pytest.mark.timeout(300)  # each command loads a project
+pytestmark = [pytest.mark.rest, pytest.mark.timeout(300)]  # each command loads a project
 
 ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql"}
 TABLES = """
