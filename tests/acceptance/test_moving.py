@@ -198,7 +198,7 @@ def line(left_out: str = "", **values: Any) -> str:
         (line(error=7), "error: write text"),
         (line(key="a:?m.g?[]"), "key: it must be the name of a key of m.f with these arguments"),
         (line(key="secret"), "key: it must be the name of a key of m.f with these arguments"),
-        (line(delay=7), "delay: there is no such field; there are args, attempt, due, error, "),
+        (line(delay=7), "delay: there is no such field; there are after, args, attempt, due, "),
     ],
 )  # fmt: skip
 def test_a_line_that_is_no_task_is_named_and_nothing_is_made(

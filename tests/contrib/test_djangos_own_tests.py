@@ -18,7 +18,7 @@ LEAST = 60
 """Tests of Django 6.0 and later that run; those that are left out have their reasons there."""
 
 
-@pytest.mark.skipif(FOLDER is None, reason="needs EXPIREBRIDGE_TEST_DJANGO")
+@pytest.mark.skipif(FOLDER is None, reason="no EXPIREBRIDGE_TEST_DJANGO: .ci/pythons sets it")
 def test_djangos_own_tests_pass(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.contrib.djangos_own.run", str(FOLDER)],

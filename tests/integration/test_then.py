@@ -237,8 +237,8 @@ async def test_a_process_returns_one(
     settings: Settings, async_bridge: AsyncBridge, tmp_path: Path
 ) -> None:
     witness = Witness()
-    put(tmp_path / "tasks", "work.py", PROCESS_HANDLERS)
-    settings = replace(settings, tasks=tmp_path / "tasks")
+    put(tmp_path / "apart", "work.py", PROCESS_HANDLERS)
+    settings = replace(settings, tasks=tmp_path / "apart")
     with forgotten(tmp_path):
         async with Listener(settings, hooks=[witness]):
             good = await async_bridge.make_task("work.charge", [17], 0)

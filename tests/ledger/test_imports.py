@@ -26,7 +26,11 @@ except ModuleNotFoundError as error:
 EVERY_MODULE = """
 import importlib, pkgutil, sys
 sys.modules["sqlalchemy"] = None
-import expirebridge
+import django, expirebridge
+from django.conf import settings
+apps = ("django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes")
+settings.configure(INSTALLED_APPS=[*apps, "expirebridge.contrib.django"])
+django.setup()
 FOR_A_LEDGER = {
     "expirebridge.ledger", "expirebridge.observe.ledger_metrics", "expirebridge.web.ledger",
     "expirebridge.testing.alone", "expirebridge.testing.rows",
