@@ -4,6 +4,7 @@ What the standard library and redis-py say of a URL that they cannot read may qu
 password. Their words are not passed on here.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -145,8 +146,9 @@ def read_cluster_url(url: str) -> ClusterUrl | None:
 
 
 def refused(url: str, reason: str) -> InvalidSetting:
-    """The error that says what is wrong with a URL."""
-    return InvalidSetting(f"url={safe_url(url)!r}: {reason}")
+    """The error that says what is wrong with a URL, and names the variable that holds it."""
+    name = "EXPIREBRIDGE_URL" if url == os.environ.get("EXPIREBRIDGE_URL") else "url"
+    return InvalidSetting(f"{name}={safe_url(url)!r}: {reason}")
 
 
 def safe_url(url: str) -> str:

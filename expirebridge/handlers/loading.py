@@ -42,7 +42,8 @@ class HandlersFolder:
         if not path.is_dir():
             problem = "is not a folder" if path.exists() else "does not exist"
             raise HandlersError(
-                f"the handlers' folder {path} {problem}: make it, or name another with --tasks"
+                f"the handlers' folder {path} {problem}: make it, or name another by "
+                "EXPIREBRIDGE_TASKS, or --tasks of the command"
             )
         if app_dir is None:
             found = cls(path, _directory_above_packages(path))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from expirebridge import InvalidSetting, web
+from expirebridge import Bridge, InvalidSetting, web
 from tests.kit.invoked import app, commands
 from tests.kit.logs import logging_restored
 from tests.kit.processes import run
@@ -80,8 +80,17 @@ def test_every_command_refuses_it(path: str, url: str) -> None:
 def test_it_is_said_in_one_line(url: str, words: list[str]) -> None:
     result = run(*words, url=url)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"expirebridge: {REFUSED}")
+    assert result.stderr.startswith(f"expirebridge: {REFUSED.replace('url', 'EXPIREBRIDGE_URL')}")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_program_is_told_of_the_variable(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", url)
+    with pytest.raises(InvalidSetting, match=r"^EXPIREBRIDGE_URL='redis://ann:\*\*\*@h/1': "):
+        Bridge()
+    with pytest.raises(InvalidSetting, match=r"^url='redis://h:x/1': "):
+        Bridge("redis://h:x/1")
 
 
 @pytest.mark.parametrize("url", URLS)
