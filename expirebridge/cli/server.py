@@ -1,5 +1,6 @@
 """The command `server`: the embedded server, or an embedded cluster, in the foreground."""
 
+import contextlib
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -46,11 +47,21 @@ def server(
     if cluster is None:
         if replicas:
             raise InvalidSetting("replicas: only a cluster has them: add --cluster 3")
+        _make_folder(directory)
         _run_server(
             EmbeddedServer(port=port or _PORT, directory=directory.resolve(), ends_with_us=True)
         )
     else:
-        _run_cluster(_cluster(cluster, replicas, port or _FIRST_PORT, directory.resolve()))
+        nodes = _cluster(cluster, replicas, port or _FIRST_PORT, directory.resolve())
+        _make_folder(directory)
+        _run_cluster(nodes)
+
+
+def _make_folder(directory: Path) -> None:
+    """Make the folder for data, if there is none, as one that git leaves out."""
+    with contextlib.suppress(OSError):  # the server says what is wrong with it
+        directory.mkdir(parents=True)
+        (directory / ".gitignore").write_text("# Written by `expirebridge server`.\n*\n")
 
 
 def _interrupt(*_: object) -> None:

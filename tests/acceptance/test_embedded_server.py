@@ -12,7 +12,7 @@ import redis
 from expirebridge import Bridge, EmbeddedServerError
 from expirebridge.embedded import server as embedded
 from expirebridge.embedded.resources import redis_conf
-from expirebridge.embedded.server import HOST, EmbeddedServer
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from tests.kit.processes import COMMAND, run
 from tests.kit.servers import NAMES, SERVERS, server_of
 
@@ -117,15 +117,16 @@ def test_the_command_runs_it_until_it_is_told_to_stop(tmp_path: Path) -> None:
             *COMMAND,
             "server",
             "--port",
-            str(EmbeddedServer(directory=tmp_path).port),
+            str(free_port()),
             "--dir",
-            tmp_path,
+            tmp_path / "data",
         ],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     url = process.stdout.readline().split()[0]
+    assert (tmp_path / "data" / ".gitignore").read_text().endswith("\n*\n")
     with Bridge(url) as bridge:
         bridge.make_task("mail.send", [42], "24h")
     process.send_signal(signal.SIGTERM)
