@@ -45,6 +45,8 @@ def test_the_site_is_built(copy: Path) -> None:
     for page, said in (("index", "expirebridge runs tasks "), ("zh/index", "expirebridge 让任务")):
         assert f'<meta name="description" content="{said}' in heads[page]
         assert "<title>expirebridge</title>" in heads[page]
+        assert 'rel="alternate"' not in heads[page]
+    assert not [*site.rglob("sitemap.xml")]
     examples = (site / "examples" / "index.html").read_text(encoding="utf-8")
     assert '<meta name="description" content="Each of these files makes two tasks' in examples
     assert "mail.send(42, &quot;hi&quot;), finds the server by EXPIREBRIDGE_URL" in examples
