@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from expirebridge.errors import InvalidTask
+from expirebridge.errors import InvalidTask, LedgerUnsuitable
 from expirebridge.model.durations import LONGEST, Duration, check_aware, seconds_of
 from expirebridge.model.task import UNCLAIMED, Change, Task, from_ms, to_ms
 from expirebridge.producer.bridge import Bridge
@@ -232,7 +232,15 @@ class Clock(MadeCalls):
         rows = Rows(found, self._store, settings)
         self._stack.enter_context(moved(rows.ahead))
         if not rows.awaits:
-            rows.exchange()
+            try:
+                rows.exchange()
+            except LedgerUnsuitable as error:
+                if isinstance(source, str) and "://" not in source and settings.ledger is None:
+                    raise LedgerUnsuitable(
+                        f"{error}. EXPIREBRIDGE['LEDGER'] is not set in this project: without a "
+                        "ledger, leave use_ledger out"
+                    ) from error
+                raise
         self._stack.callback(rows.clear)
         self._traveller.rows = rows
 

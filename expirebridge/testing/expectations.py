@@ -1,6 +1,7 @@
 """The expectations of a test about the tasks it made, and the messages if they fail."""
 
 import difflib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -83,6 +84,11 @@ def complaint(
             else "no task was made at all (those of a ledger are seen after use_ledger, and those "
             "of a Bridge with a URL of its own go elsewhere)"
         )
+        if not ledger and "expirebridge.contrib.django.on_commit" in sys.modules:
+            lines.append(
+                "in a TestCase of Django, what waits for a commit is made by "
+                "`with self.captureOnCommitCallbacks(execute=True):` around the call"
+            )
         return "\n".join(lines)
     functions = sorted({task.func for task in tasks})
     if wanted.func not in functions and (

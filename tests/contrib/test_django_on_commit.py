@@ -141,3 +141,32 @@ def test_its_options_are_those_of_a_bridge() -> None:
 
     others = {"self", "func", "args", "delay"}
     assert set(TaskOptions.__annotations__) == set(signature(Bridge.make_task).parameters) - others
+
+
+MISTAKES = """
+from django.test import TestCase
+
+from expirebridge.contrib.django import make_task
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.testing import Clock
+
+
+class Mistakes(TestCase):
+    def setUp(self):
+        self.clock = self.enterContext(Clock())
+
+    def test_a_commit_that_never_comes_is_explained(self):
+        make_task("shop.remind", [1], "1h")
+        with self.assertRaisesRegex(AssertionError, "captureOnCommitCallbacks.execute=True"):
+            self.clock.assert_made("shop.remind")
+
+    def test_a_ledger_that_is_not_set_is_explained(self):
+        with self.assertRaisesRegex(LedgerUnsuitable, "'LEDGER'. is not set in this project"):
+            self.clock.use_ledger("default")
+"""
+
+
+def test_what_a_first_test_gets_wrong_is_explained(project: DjangoProject) -> None:
+    project.write("shop/tasks.py", "def remind(pk): ...")
+    project.write("shop/tests.py", MISTAKES)
+    assert "Ran 2 tests" in project.manage("test", "shop")
