@@ -46,6 +46,8 @@ def test_what_cannot_be_is_found_by_check(
     told = project.manage("check", code=1)
     assert f"(expirebridge.{id})" in told
     assert words in told
+    if id == "E001":
+        assert "The keys of EXPIREBRIDGE are URL, " in told
 
 
 def test_another_type_is_refused(project: DjangoProject) -> None:
