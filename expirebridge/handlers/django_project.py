@@ -10,6 +10,15 @@ APP = "expirebridge.contrib.django"
 _VARIABLE = "DJANGO_SETTINGS_MODULE"
 
 
+def hint_of_project() -> str:
+    """How to start a command where a project of Django seems to be, as a part of a sentence."""
+    if os.environ.get(_VARIABLE) or not Path("manage.py").is_file():
+        return ""
+    return (
+        f" (in a project of Django, start `python manage.py expirebridge ...`, or set {_VARIABLE})"
+    )
+
+
 def set_up_django() -> None:
     """Call `django.setup()`, if DJANGO_SETTINGS_MODULE names a project that has our app.
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Self
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
+from expirebridge.handlers.django_project import hint_of_project
 
 # The handlers' folder, and the names under which its modules are imported.
 
@@ -41,6 +42,7 @@ class HandlersFolder:
         path = _absolute(folder)
         if not path.is_dir():
             problem = "is not a folder" if path.exists() else "does not exist"
+            problem += hint_of_project()
             raise HandlersError(
                 f"the handlers' folder {path} {problem}: make it, or name another by "
                 "EXPIREBRIDGE_TASKS, or --tasks of the command"

@@ -88,6 +88,14 @@ def test_a_settings_module_that_is_not_there_is_named(project: DjangoProject) ->
     assert "DJANGO_SETTINGS_MODULE=elsewhere.s: there is no module elsewhere" in told
 
 
+@pytest.mark.parametrize("command", ["listen", "handlers"])
+def test_a_command_outside_of_the_project_names_it(project: DjangoProject, command: str) -> None:
+    told = project.run("-m", "expirebridge", command, code=1)
+    assert "start `python manage.py expirebridge ...`, or set DJANGO_SETTINGS_MODULE" in told
+    (project.folder / "manage.py").unlink()
+    assert "DJANGO" not in project.run("-m", "expirebridge", command, code=1)
+
+
 def test_a_project_without_the_app_is_not_set_up(project: DjangoProject) -> None:
     project.more_settings = "INSTALLED_APPS = ['nowhere']"
     project.run(
