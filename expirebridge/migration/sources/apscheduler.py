@@ -5,7 +5,6 @@ form is that of __getstate__ in apscheduler/job.py and apscheduler/triggers, of 
 """
 
 import struct
-from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from expirebridge.migration.sources.day_fields import cron_of
 from expirebridge.migration.sources.job import (
     Found,
     Job,
-    JobFilter,
     RecurringJob,
     Refused,
     SkippedJob,
@@ -27,7 +25,7 @@ from expirebridge.model.task import to_ms
 from expirebridge.model.time_zones import zone_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    pass
 
 _TABLE = "apscheduler_jobs"
 _QUERY = f"SELECT id, next_run_time, job_state FROM {_TABLE} ORDER BY id"  # noqa: S608 - a name of ours
@@ -40,21 +38,10 @@ _DEFAULT_GRACE = 1
 _TRIGGERS = "apscheduler.triggers."
 
 
-class APScheduler:
+class APScheduler(sql_source.SqlSource):
     """The jobs of a SQLAlchemyJobStore."""
 
-    def __init__(self, connection: "Connection", wanted: JobFilter) -> None:
-        self._connection, self._wanted = connection, wanted
-
-    def count(self) -> int:
-        """See `Source.count`."""
-        sql_source.check_tables(self._connection, _TABLE)
-        return sql_source.count(self._connection, _TABLE)
-
-    def pages(self) -> Iterator[list[Found]]:
-        """See `Source.pages`."""
-        for page in sql_source.pages(self._connection, _QUERY):
-            yield [self._found(row) for row in page]
+    table, query = _TABLE, _QUERY
 
     def _found(self, row: dict[str, Any]) -> Found:
         id = str(row["id"])

@@ -3,7 +3,6 @@
 The tables are those of django_celery_beat/models.py, of 2.2 to 2.9.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from expirebridge.migration.sources.day_fields import cron_of
 from expirebridge.migration.sources.job import (
     Found,
     Job,
-    JobFilter,
     RecurringJob,
     Refused,
     SkippedJob,
@@ -25,7 +23,7 @@ from expirebridge.model.schedule import Schedule, schedule_from_json
 from expirebridge.model.task import to_ms
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    pass
 
 _TASKS = "django_celery_beat_periodictask"
 _QUERY = """
@@ -42,21 +40,10 @@ _CLEANUP = "celery.backend_cleanup"
 _ROUTING = ("queue", "exchange", "routing_key", "priority")
 
 
-class DjangoCeleryBeat:
+class DjangoCeleryBeat(sql_source.SqlSource):
     """The periodic tasks of a Django project."""
 
-    def __init__(self, connection: "Connection", wanted: JobFilter) -> None:
-        self._connection, self._wanted = connection, wanted
-
-    def count(self) -> int:
-        """See `Source.count`."""
-        sql_source.check_tables(self._connection, _TASKS)
-        return sql_source.count(self._connection, _TASKS)
-
-    def pages(self) -> Iterator[list[Found]]:
-        """See `Source.pages`."""
-        for page in sql_source.pages(self._connection, _QUERY):
-            yield [self._found(row) for row in page]
+    table, query = _TASKS, _QUERY
 
     def _found(self, row: dict[str, Any]) -> Found:
         name = str(row["name"])

@@ -1,16 +1,41 @@
 """Opens a SQL database from which schedules are read, and says what its errors mean."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from expirebridge.errors import InvalidSetting
+from expirebridge.migration.sources.job import Found, JobFilter
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
 _PAGE = 500
+
+
+class SqlSource(ABC):
+    """The rows of a query, each of which is a job or the reason why it is left out."""
+
+    table: ClassVar[str]
+    query: ClassVar[str]
+
+    def __init__(self, connection: "Connection", wanted: JobFilter) -> None:
+        self._connection, self._wanted = connection, wanted
+
+    def count(self) -> int:
+        """See `Source.count`."""
+        check_tables(self._connection, self.table)
+        return count(self._connection, self.table)
+
+    def pages(self) -> Iterator[list[Found]]:
+        """See `Source.pages`."""
+        for page in pages(self._connection, self.query):
+            yield [self._found(row) for row in page]
+
+    @abstractmethod
+    def _found(self, row: dict[str, Any]) -> Found: ...
 
 
 @contextmanager
