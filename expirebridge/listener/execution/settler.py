@@ -106,9 +106,11 @@ class Settler:
         return batch
 
     async def _settle(self, batch: list[FinishedAttempt]) -> None:
-        plain = [item for item in batch if item.outcome.settlement.then is None]
-        if len(plain) < len(batch):
-            await self._settle_then([item for item in batch if item not in plain])
+        plain, followed = list[FinishedAttempt](), list[FinishedAttempt]()
+        for item in batch:
+            (plain if item.outcome.settlement.then is None else followed).append(item)
+        if followed:
+            await self._settle_then(followed)
         if not plain:
             return
         # The same call at each try: the tokens in it let the server recognise a resend.
