@@ -25,7 +25,7 @@ from expirebridge.cli.options import (
 from expirebridge.cli.output import moment, print_json, print_line, printable, progress_bar
 from expirebridge.cli.stats import store_of
 from expirebridge.handlers import Registry
-from expirebridge.handlers.compatibility import Arguments, BlindSpot, Comparison, Group
+from expirebridge.handlers.compatibility import AlikeTasks, Arguments, BlindSpot, Comparison
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.task import from_ms
 from expirebridge.settings import HandlersPlace, Settings
@@ -112,7 +112,7 @@ def _as_data(comparison: Comparison, scope: Scope) -> dict[str, Any]:
     }
 
 
-def _group_as_data(group: Group) -> dict[str, Any]:
+def _group_as_data(group: AlikeTasks) -> dict[str, Any]:
     arguments = group.arguments
     return {
         "verdict": group.verdict,
@@ -142,7 +142,7 @@ def _print_report(
         print_line(f"- {printable(line)}")
 
 
-def _print_group(group: Group) -> None:
+def _print_group(group: AlikeTasks) -> None:
     what = f"{group.func or 'tasks'}{_signed(group.arguments)}"
     first = moment(from_ms(group.first_due)) if group.first_due is not None else None
     due = f"first due {first}" if first is not None else "no due time"

@@ -54,7 +54,7 @@ _HIDDEN = Arguments(-1, ())
 
 
 @dataclass(slots=True, kw_only=True)
-class Group:
+class AlikeTasks:
     """Tasks of one function, whose arguments are alike."""
 
     verdict: Verdict
@@ -94,8 +94,8 @@ class Comparison:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._shapes: dict[str, Shape] = {}
-        self._groups: dict[tuple[str | None, Arguments | None], Group] = {}
-        self._sums: dict[tuple[str | None, Verdict], Group] = {}
+        self._groups: dict[tuple[str | None, Arguments | None], AlikeTasks] = {}
+        self._sums: dict[tuple[str | None, Verdict], AlikeTasks] = {}
         self._left = MAX_CHARACTERS
         self._suggestions = SUGGESTIONS
 
@@ -123,10 +123,10 @@ class Comparison:
         """How many of them would fail."""
         return sum(group.count for group in self._all() if group.verdict.fails)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[AlikeTasks]:
         """Return all groups: first what would fail, in the order in which it comes due."""
 
-        def place(group: Group) -> tuple[bool, float, str]:
+        def place(group: AlikeTasks) -> tuple[bool, float, str]:
             due = float("inf") if group.first_due is None else group.first_due
             return not group.verdict.fails, due, group.func or ""
 
@@ -147,11 +147,11 @@ class Comparison:
         ]
         return [spot for spot in spots if spot.count]
 
-    def _all(self) -> Iterator[Group]:
+    def _all(self) -> Iterator[AlikeTasks]:
         yield from self._groups.values()
         yield from self._sums.values()
 
-    def _new_group(self, func: str | None, arguments: Arguments | None) -> Group:
+    def _new_group(self, func: str | None, arguments: Arguments | None) -> AlikeTasks:
         handler = self._registry.find(func) if func is not None else None
         verdict, reason = self._judge(func, arguments, handler)
         names = (func or "", *(arguments.keywords if arguments is not None else ()))
@@ -161,10 +161,10 @@ class Comparison:
                 self._suggestions -= 1
                 reason += self._registry.suggest(func)
             shown = None if arguments is _HIDDEN else arguments
-            group = Group(verdict=verdict, func=func, arguments=shown, reason=reason)
+            group = AlikeTasks(verdict=verdict, func=func, arguments=shown, reason=reason)
             return self._groups.setdefault((func, arguments), group)
         known = func if handler is not None else None
-        summed = Group(
+        summed = AlikeTasks(
             verdict=verdict, func=known, arguments=None, reason=f"{verdict}, of many kinds"
         )
         return self._sums.setdefault((known, verdict), summed)

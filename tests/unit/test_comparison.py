@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from expirebridge.handlers import compatibility
-from expirebridge.handlers.compatibility import Arguments, Comparison, Group, Verdict
+from expirebridge.handlers.compatibility import AlikeTasks, Arguments, Comparison, Verdict
 from expirebridge.store.commands.inspection import StoredCall
 from tests.kit.witness import registry_of
 
@@ -89,7 +89,7 @@ def test_alike_tasks_are_one_group_with_its_first_due_time_and_examples() -> Non
         call(id="d", args=b'{"*":[4],"urgent":1,"subject":2}', due=3000),
     )
     assert found.groups() == [
-        Group(
+        AlikeTasks(
             verdict=Verdict.FITS, func="test.send", arguments=Arguments(1, ("subject", "urgent")),
             reason="", count=4, first_due=1000, ids=["a", "b", "c"],
         )
