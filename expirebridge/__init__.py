@@ -13,6 +13,10 @@ if TYPE_CHECKING:
         EmbeddedServerError,
         ExpirebridgeError,
         FormatTooNew,
+        GroupClosed,
+        GroupDiffers,
+        GroupError,
+        GroupNotFound,
         HandlersError,
         InvalidSetting,
         InvalidTask,
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
     from expirebridge.model.codec import Codec
+    from expirebridge.model.group import Group, GroupListing, GroupState
     from expirebridge.model.hold import Hold
     from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
     from expirebridge.model.lateness import LateCause, Lateness
@@ -74,6 +79,13 @@ __all__ = [
     "ExpirebridgeError",
     "Exponential",
     "FormatTooNew",
+    "Group",
+    "GroupClosed",
+    "GroupDiffers",
+    "GroupError",
+    "GroupListing",
+    "GroupNotFound",
+    "GroupState",
     "HandlersError",
     "HistoryEntry",
     "Hold",
@@ -141,6 +153,13 @@ _MODULES = {
     "ExpirebridgeError": "errors",
     "Exponential": "model.policies",
     "FormatTooNew": "errors",
+    "Group": "model.group",
+    "GroupClosed": "errors",
+    "GroupDiffers": "errors",
+    "GroupError": "errors",
+    "GroupListing": "model.group",
+    "GroupNotFound": "errors",
+    "GroupState": "model.group",
     "HandlersError": "errors",
     "HistoryEntry": "model.task",
     "Hold": "model.hold",

@@ -5,6 +5,10 @@ ExpirebridgeError
 ├── InvalidSetting       a setting has an invalid value (also a ValueError)
 ├── TaskExists           the id belongs to a task that has not finished
 │   └── TaskDiffers          to be extended, but its function or arguments are others
+├── GroupError           a group cannot be used so
+│   ├── GroupNotFound        there is no group of that name
+│   ├── GroupClosed          it takes no more members
+│   └── GroupDiffers         it was made with another follow-up, or another on_failed
 ├── SeriesDeclared       the id belongs to a series that handlers declare
 ├── HandlersError        the handlers' folder cannot be used
 ├── EmbeddedServerError  the embedded server did not start
@@ -73,6 +77,45 @@ class TaskDiffers(TaskExists):
         self.args = (
             f"task {id!r} is {state}, but is {call}: cancel it, or replace it: make_task(..., "
             "if_exists='replace')",
+        )
+
+
+class GroupError(ExpirebridgeError):
+    """A group cannot be used so; nothing was changed."""
+
+    def __init__(self, name: str, fault: str) -> None:
+        super().__init__(f"group {name!r} {fault}")
+        self.name = name
+
+
+class GroupNotFound(GroupError):
+    """There is no group of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            name, "does not exist: make it by make_group; a day after its end it is forgotten"
+        )
+
+
+class GroupClosed(GroupError):
+    """The group takes no more members: it was closed or cancelled, or has as many as it can."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            name,
+            "takes no more members: it was closed or cancelled, or has 100,000; make it with "
+            "close=False, and add all members before close_group",
+        )
+
+
+class GroupDiffers(GroupError):
+    """A group of that name was made with another follow-up, or another `on_failed`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            name,
+            "was made with another follow-up, or another on_failed: choose another name; a "
+            "name is free a day after the group has ended",
         )
 
 

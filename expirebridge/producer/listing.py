@@ -171,7 +171,7 @@ def take(
 MAX_EXAMINED = 10_000
 """The most tasks that one `list` examines, even if its limit is small."""
 Source = State | None
-"""A state's set. None: the set of a tag, whatever the states of its tasks."""
+"""A state's set. None: the set of a tag, or a group, whatever the states of its tasks."""
 
 _ANY = "any"
 _PLACE = re.compile(rf"([a-z]+)\.({SPOTS})", re.ASCII)
@@ -205,7 +205,7 @@ class ListingPosition:
 
 def _foreign(cursor: object) -> InvalidTask:
     return InvalidTask(
-        f"cursor={cursor!r}: give the cursor of a listing with the same state and tag"
+        f"cursor={cursor!r}: give the cursor of a listing with the same state, tag and group"
     )
 
 
@@ -215,6 +215,7 @@ class TaskFilter:
 
     func: str | None
     tag: str | None
+    group: str | None
     matches: Callable[[Task], bool]
     limit: int
     key_ring: KeyRing | None = None
@@ -265,7 +266,7 @@ def _read(
     source: Source, wanted: TaskFilter, number: int, count: int, cursor: str
 ) -> Steps[PageChunk[Task] | None]:
     call = producing.list_page(
-        state=source, func=wanted.func, tag=wanted.tag, cursor=cursor,
+        state=source, func=wanted.func, tag=wanted.tag, group=wanted.group, cursor=cursor,
         count=rows_of_each(count), key_ring=wanted.key_ring,
     )  # fmt: skip
     page = yield from at_if_available(call, number, fail_fast=True)
@@ -276,7 +277,7 @@ def _read(
 
 
 def _order(source: Source, task: Task) -> float:
-    """Unfinished tasks come soonest first, finished ones latest first; a tag's as they come."""
+    """Unfinished tasks come soonest first, finished ones latest first; others as they come."""
     if source is None:
         return 0
     if source.finished:

@@ -7,6 +7,7 @@ from datetime import datetime
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
+from expirebridge.model.group import check_group
 from expirebridge.model.reason import Reason
 from expirebridge.model.task import Counts, LimitListing, Listing, State, Task, to_ms
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
@@ -44,12 +45,13 @@ class LookingOperations(OperationGroup):
         state: State | str | None = None,
         func: str | None = None,
         tag: str | None = None,
+        group: str | None = None,
         due_before: datetime | None = None,
         failed_since: datetime | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> Steps[Listing]:
-        """Return up to `limit` tasks that match, by state or tag; waiting ones soonest first.
+        """Return up to `limit` tasks of a state, tag or group; waiting ones soonest first.
 
         `due_before` asks for tasks that are due earlier, `failed_since` for those that failed at
         that time or later; both are aware datetimes.
@@ -81,15 +83,24 @@ class LookingOperations(OperationGroup):
             keys.check_func(func)
         if tag is not None:
             keys.check_tags([tag])
+        if group is not None:
+            check_group(group)
+            if tag is not None:
+                raise InvalidTask("give either tag or group, not both")
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
-        # The ids of a tag are in one set, in any state; otherwise each state has its own set.
-        sources = [wanted] if tag is not None or wanted is not None else list(State)
+        # A tag and a group have tasks in any state; otherwise each state has a set of its own.
+        sources = list(State) if tag is group is wanted is None else [wanted]
         place = (
             ListingPosition(sources[0]) if cursor is None else ListingPosition.read(cursor, sources)
         )
         wanted_tasks = TaskFilter(
-            func=func, tag=tag, matches=matches, limit=limit, key_ring=self._settings.key_ring
+            func=func,
+            tag=tag,
+            group=group,
+            matches=matches,
+            limit=limit,
+            key_ring=self._settings.key_ring,
         )
         return find(sources, place, wanted_tasks)
 

@@ -6,9 +6,19 @@ from datetime import datetime
 from typing import Any
 
 from expirebridge import hooks
-from expirebridge.errors import InvalidTask, PartlyDone, ServerError, TaskDiffers, TaskExists
+from expirebridge.errors import (
+    GroupClosed,
+    GroupError,
+    GroupNotFound,
+    InvalidTask,
+    PartlyDone,
+    ServerError,
+    TaskDiffers,
+    TaskExists,
+)
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, seconds_of
+from expirebridge.model.group import MOST_MEMBERS, check_group, member_id
 from expirebridge.model.log_fields import event
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec
@@ -23,7 +33,7 @@ from expirebridge.producer.new_task import (
     refuse_repeated_ids,
     with_available_id,
 )
-from expirebridge.store.commands import producing
+from expirebridge.store.commands import groups, producing
 from expirebridge.store.commands.call import (
     PARTITIONS,
     UNAVAILABLE,
@@ -108,7 +118,9 @@ class MakingOperations(OperationGroup):
         )  # fmt: skip
         return self._make(new)
 
-    def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
+    def make_tasks(
+        self, tasks: Iterable[Mapping[str, Any]], *, group: str | None = None
+    ) -> Steps[list[Task]]:
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
 
         All are checked before the first is sent. They are sent in chunks of up to 64; each chunk
@@ -117,13 +129,48 @@ class MakingOperations(OperationGroup):
         outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
         being made.
 
+        `group` adds them to an open group, as its members: see `make_group`. Their ids are the
+        group's, so they have no `id` and no `if_exists`. A call that is repeated adds others.
+
         Raises InvalidTask, whose message names the position, and a ServerError as `make_task`; the
         chunks before the one that failed are made then. In a cluster, those of other partitions are
-        made, too, and PartlyDone says which positions were not.
+        made, too, and PartlyDone says which positions were not. GroupNotFound and GroupClosed say
+        that the group takes no members.
         """
-        new = self._checked(tasks)
+        new = self._checked(tasks) if group is None else self._members(check_group(group), tasks)
+        yield from self._refuse_unknown(new)
+        if group is not None and new:
+            first = yield from groups.reserve_members(group, len(new))
+            if first < 0:
+                raise _no_member(group, first == groups.NO_GROUP)
+            new = [
+                task._replace(id=member_id(group, first + place)) for place, task in enumerate(new)
+            ]
+        return (yield from self._make_all(new))
+
+    def _refuse_unknown(self, new: Sequence[producing.NewTask]) -> Steps[None]:
         if self._unknown.refuses:
             yield from self._unknown.check(map(_func_of, new))
+
+    def _members(
+        self, group: str, tasks: Iterable[Mapping[str, Any]]
+    ) -> Sequence[producing.NewTask]:
+        """The tasks as the first members of a group. Raises InvalidTask."""
+        items = list(tasks)
+        if len(items) > MOST_MEMBERS:
+            raise InvalidTask(f"group={group!r}: {len(items):,} tasks; at most {MOST_MEMBERS:,}")
+        for position, item in enumerate(items):
+            if isinstance(item, Mapping) and (given := _OF_IDS & item.keys()):
+                raise InvalidTask(
+                    f"task {position}: {sorted(given)[0]}: leave it out; a member's id is its "
+                    "group's name and its place"
+                )
+        return [
+            task._replace(id=member_id(group, place), drawn=False, if_exists="keep")
+            for place, task in enumerate(self._checked(items))
+        ]
+
+    def _make_all(self, new: Sequence[producing.NewTask]) -> Steps[list[Task]]:
         made: dict[str, Task] = {}
         written: dict[str, producing.NewTask] = {}
         rest: Sequence[producing.NewTask] = new
@@ -146,6 +193,8 @@ class MakingOperations(OperationGroup):
                     others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
                     undone |= {task.id for task in left if not (task.drawn and others)}
                 for task, outcome in zip(chunk, outcomes, strict=True):
+                    if outcome is not None and outcome.no_member:
+                        raise _refused(task.id, outcome)
                     if outcome is not None:
                         made[task.id] = self._made(task, outcome)
                 if (yield from PARTITIONS) != count:
@@ -237,8 +286,10 @@ class MakingOperations(OperationGroup):
         if self._unknown.refuses:
             yield from self._unknown.check([_func_of(new)])
         new, made = yield from self._make_one(new)
-        refused: TaskExists | None = None
-        if made.differs:
+        refused: TaskExists | GroupError | None = None
+        if made.no_member:
+            refused = _refused(new.id, made)
+        elif made.differs:
             refused = TaskDiffers(new.id, made.state, made.call.decode())
         elif made.outcome is Outcome.REJECTED:
             refused = TaskExists(new.id, made.state)
@@ -330,6 +381,18 @@ class MakingOperations(OperationGroup):
         if self._hooks:
             self._hooks.emit(hooks.Made(task=task))
         return task
+
+
+_OF_IDS = {"id", "if_exists", "max_wait", "window"}
+"""Arguments of `make_task` that a member of a group cannot have."""
+
+
+def _refused(id: str, made: producing.MakeReply) -> GroupError:
+    return _no_member(id.partition("@")[0], made.no_member == producing.NO_GROUP)
+
+
+def _no_member(group: str, is_missing: bool) -> GroupError:
+    return GroupNotFound(group) if is_missing else GroupClosed(group)
 
 
 def _func_of(new: producing.NewTask) -> str:

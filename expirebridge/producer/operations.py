@@ -6,16 +6,16 @@
 from expirebridge.producer.base import PartitionOperations
 from expirebridge.producer.changing import ChangingOperations
 from expirebridge.producer.editing import EditingOperations
+from expirebridge.producer.grouping import GroupOperations
 from expirebridge.producer.holding import HoldingOperations
 from expirebridge.producer.looking import LookingOperations
-from expirebridge.producer.making import MakingOperations
 from expirebridge.producer.scheduling import SchedulingOperations
 
 __all__ = ["Operations"]
 
 
 class Operations(
-    MakingOperations,
+    GroupOperations,
     LookingOperations,
     ChangingOperations,
     EditingOperations,

@@ -25,6 +25,7 @@ _SCRIPTS = "eval evalsha time hget hmget"
 _LOOK = "hgetall pexpiretime scard sscan zcard zcount zrange zrank zrevrange zscore"
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
+_GROUPS = "bitfield hincrby"
 _LANES = "exists hexists scard"
 _EDIT = "rename"
 _TIMERS = "exec expire expireat multi persist pexpire pexpireat pttl ttl"
@@ -43,14 +44,14 @@ _MOVE = (
 )
 _COMMANDS = {
     LoginRole.PRODUCER: (
-        f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_EDIT} {_TIMERS} {_FUNCTIONS}"
+        f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_GROUPS} {_EDIT} {_TIMERS} {_FUNCTIONS}"
     ),
     LoginRole.LISTENER: (
-        f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_LANES} {_SWEEP} hlen {_PROBE} {_TALLY}"
+        f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_LANES} {_GROUPS} {_SWEEP} hlen {_PROBE} {_TALLY}"
     ),
     # It makes no tasks, but has series make and drop theirs, which may have tags.
     LoginRole.DASHBOARD: (
-        f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_EDIT} {_PROBE} {_STEER}"
+        f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_LANES} {_GROUPS} {_EDIT} {_PROBE} {_STEER}"
     ),
     LoginRole.MOVER: f"{_SCRIPTS} {_MOVE} {_CHANGE} {_MAKE} {_SWEEP}",
 }

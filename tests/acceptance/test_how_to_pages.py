@@ -19,6 +19,7 @@ PAGES = [  # blocks, and tasks that are pending when they have run
     ("private-arguments.md", 1, 1),
     ("limit.md", 7, 3),
     ("hold.md", 1, 0),
+    ("groups.md", 3, 0),
     ("handlers-in-processes.md", 1, 0),
     ("organize-handlers.md", 3, 0),
     ("log-from-handlers.md", 3, 0),

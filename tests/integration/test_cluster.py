@@ -26,6 +26,7 @@ from expirebridge import (
     ServerUnsuitable,
     State,
     TaskExists,
+    Then,
 )
 from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
@@ -183,6 +184,7 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     look(tasks)
     look_after(cluster)
     have_series(tasks)
+    group_some(tasks)
     have_limits(tasks)
     assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
     # Whoever adds a script must lead it through here.
@@ -375,6 +377,26 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW
     assert [task.id for task in tasks.store.run(tasks.claim("steered")).tasks] == ["steered"]
     tasks.settle("steered", "succeeded")
+
+
+def group_some(tasks: Tasks) -> None:
+    """A group that grows, is closed, and ends; and one that is cancelled."""
+    bridge = tasks.bridge
+    items = [{"func": "mail.send", "args": [n], "delay": 0} for n in range(2)]
+    bridge.make_group("g", items, then=Then("mail.send", [9], "1h"), close=False)
+    bridge.make_tasks(items[:1], group="g")
+    bridge.close_group("g")
+    claimed = tasks.store.run(tasks.claim("grouped")).tasks
+    assert [task.id for task in claimed] == ["g@g0", "g@g1", "g@g2"]
+    ends = [Settlement(task.id, "grouped", "succeeded") for task in claimed]
+    assert tasks.store.run(claiming.settle(ends, SETTINGS)) == [Settled.DONE] * 3
+    assert tasks.state("g@then") is State.PENDING
+    bridge.make_group("h", items)
+    bridge.cancel_group("h")
+    assert [group.state for group in bridge.list_groups().groups] == ["cancelled", "ended"]
+    found = bridge.get_group("h")
+    assert found is not None
+    assert found.cancelled == 2
 
 
 def hand_over(client: redis.Redis) -> None:

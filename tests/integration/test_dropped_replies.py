@@ -1038,6 +1038,37 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     engine.dispose()
 
 
+# Groups
+
+
+GROUPS = (
+    "begin_group", "reserve_members", "close_group", "cancel_group", "get_group", "list_groups",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", GROUPS)
+async def test_what_is_asked_of_groups_is_done_once(
+    ask: Ask, proxy: Proxy, store: Store, script: str
+) -> None:
+    """Numbers that were reserved twice leave a gap, and nothing else."""
+    items = [{"func": "mail.send", "args": [n], "delay": 0} for n in range(3)]
+    proxy.cut_reply_of(script, times=2)
+    await ask("make_group", "g", items, then=Then("orders.close"), close=False)
+    [added] = await ask("make_tasks", items[:1], group="g")
+    assert added.id == ("g@g5" if script == "reserve_members" else "g@g3")
+    await ask("close_group", "g")
+    claimed = [task.id for task in claim(store).tasks]
+    settle(store, *(Settlement(id, "t", "succeeded") for id in claimed))
+    assert [task.id for task in claim(store).tasks] == ["g@then"]
+    later = [{"func": "mail.send", "delay": HOUR}] * 250
+    await ask("make_group", "h", [dict(one) for one in later], then=Then("orders.close"))
+    await ask("cancel_group", "h")
+    found = {group.name: group for group in (await ask("list_groups")).groups}
+    assert (found["g"].state, found["g"].total, found["g"].left) == ("ended", 4, 0)
+    assert (found["h"].state, found["h"].cancelled) == ("cancelled", 250)
+    assert proxy.cuts == {script: 2}
+
+
 # A move
 
 
@@ -1076,5 +1107,6 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "reseal",
         "read_partitions",
     }
-    every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(MOVE)
+    every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(GROUPS)
+    every |= set(MOVE)
     assert every == set(NAMES)

@@ -9,7 +9,7 @@ import pytest
 import redis
 from typer.testing import CliRunner
 
-from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State
+from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State, Then
 from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.server import check_rights
@@ -82,6 +82,31 @@ def produce(url: str) -> None:
         assert bridge.beat("w") is Change.MOVED
         made = bridge.make_tasks([{"func": "mail.send", "delay": 60}, {"func": "a.b", "delay": 0}])
         assert len(made) == 2
+        group_some(bridge)
+
+
+def group_some(bridge: Bridge) -> None:
+    """Make a group that grows; cancel it, and look at it."""
+    bridge.make_group("g", [{"func": "a.b", "delay": 60}], then=Then("a.b"), close=False)
+    bridge.make_tasks([{"func": "a.b", "delay": 60}], group="g")
+    bridge.cancel_group("g")
+    assert [(group.total, group.left) for group in bridge.list_groups().groups] == [(2, 0)]
+
+
+def cancel_group(url: str) -> None:
+    with Bridge(url) as bridge:
+        assert bridge.cancel_group("g").cancelled == 1
+
+
+def end_group(store: Store, bridge: Bridge, client: redis.Redis) -> None:
+    """A group ends, and is forgotten."""
+    bridge.make_group("e", [{"func": "a.b", "delay": 0}], then=Then("a.b", delay=60))
+    assert [task.id for task in claim(store, "te").tasks] == ["e@g0"]
+    assert settle(store, Settlement("e@g0", "te", "succeeded")) == [Settled.DONE]
+    assert client.zscore("expirebridge:pending", "e@then") is not None
+    age(client, "groups", "e", 1)
+    store.run(reconciling.sweep(Settings()))
+    assert client.exists("expirebridge:group:e") == 0
 
 
 def look_at_lanes(url: str, client: redis.Redis) -> None:
@@ -256,6 +281,7 @@ def listen(url: str, client: redis.Redis) -> None:
         adopt_one(store, client)
         set_one_aside(store, client)
         reconcile(store, client)
+        end_group(store, bridge, client)
         limit_and_hold(store, client)
         findings = store.run(check_health(store.database, Settings(url=url)))
         assert findings[0].level is Level.OK
@@ -460,8 +486,10 @@ async def work_as(
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
+                bridge.make_group("g", [{"func": "a.b", "delay": 60}])
                 bridge.schedule("s", "mail.send", every="1h", tags=["z"])
             steer_series(url, client)
+            cancel_group(url)
             steer_waiting(url, client)
             probe(url, client)
             watch(url)
@@ -684,7 +712,7 @@ def test_the_lines_are_for_redis_cli_or_for_a_file() -> None:
     command = line(LoginRole.DASHBOARD, prefix="eb", database=0, conf=False, redis_6=False)
     assert command.startswith(
         r"ACL SETUSER eb-dashboard reset on >PASSWORD resetchannels ~eb ~eb:* ~*:\?*\?* "
-        "&eb:doorbell:0 +del "
+        "&eb:doorbell:0 +bitfield "
     )
     assert "+select" not in command
     stored = line(LoginRole.DASHBOARD, prefix="eb", database=0, conf=True, redis_6=True)

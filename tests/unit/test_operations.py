@@ -209,7 +209,10 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
         ({"tag": 42}, "tag 42"),
         ({"limit": 0}, "limit=0"),
         ({"limit": -1}, "limit=-1"),
-        ({"cursor": "0"}, "cursor='0': give the cursor of a listing with the same state and tag"),
+        (
+            {"cursor": "0"},
+            "cursor='0': give the cursor of a listing with the same state, tag and group",
+        ),
         ({"cursor": 1}, "cursor=1"),
         ({"cursor": "pending.-1.0"}, "cursor='pending.-1.0'"),
         ({"cursor": "pending.4503599627370496.0"}, "cursor="),  # 2**52, which is no rank

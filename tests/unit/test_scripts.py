@@ -269,7 +269,9 @@ def functions_in(file: str) -> dict[str, str]:
 def changed_sets(code: str, commands: str) -> list[str]:
     """The states' sets that a text changes with one of these commands, under any name."""
     other_names = re.findall(r"local (\w+) = state_set\(", code)
-    names = "|".join([r"state_set\((?!'dirty')", *(rf"{name}\b" for name in other_names)])
+    names = "|".join(
+        [r"state_set\((?!'(?:dirty|groups|stopping)')", *(rf"{name}\b" for name in other_names)]
+    )
     return re.findall(rf"'(?:{commands})', (?:{names})", code)
 
 

@@ -2,7 +2,7 @@
 
 from hashlib import sha1
 
-from expirebridge.errors import InvalidTask, TaskDiffers, TaskExists
+from expirebridge.errors import GroupClosed, InvalidTask, TaskDiffers, TaskExists
 from expirebridge.handlers import Then
 from expirebridge.hooks import Made, NotMade
 from expirebridge.model.partitions import PartitionLayout
@@ -48,8 +48,10 @@ def written(
     return (yield from _writer(settings).write(new))
 
 
-def not_made(new: NewTask, code: Settled, state: State) -> TaskExists:
-    """Why the server made no follow-up: a task in this state has its id."""
+def not_made(new: NewTask, code: Settled, state: State) -> TaskExists | GroupClosed:
+    """Why the server made no follow-up: a task in this state has its id, or its group is closed."""
+    if code is Settled.NO_MEMBER:
+        return GroupClosed(new.id.partition("@")[0])
     if code is Settled.DIFFERS:
         return TaskDiffers(new.id, state, new.call.decode())
     return TaskExists(new.id, state)

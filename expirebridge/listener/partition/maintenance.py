@@ -16,6 +16,7 @@ from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.settings import Settings
 from expirebridge.store.commands import reconciling
 from expirebridge.store.commands.forecasting import Took, note_durations
+from expirebridge.store.commands.groups import cancel_group
 
 EVERY = 1.0
 """Seconds between passes while something is overdue, or the server is away."""
@@ -26,7 +27,8 @@ A_MOMENT = 0.01
 class LeaseReaper(PeriodicRole):
     """Takes back tasks whose leases have lapsed, and deletes old records.
 
-    A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
+    A pass takes back the tasks of dead listeners, looks again at paused ones, forgets old ones, and
+    cancels the next members of cancelled groups.
     There are at least two in each lease.
     """
 
@@ -50,11 +52,14 @@ class LeaseReaper(PeriodicRole):
             self._hooks.emit(Lapsed(id=id, failed=True))
         if sweep.lapsed:
             self._wakeup.set()
+        for group in sweep.stopping:
+            keep = self._settings.keep_succeeded
+            await self._owner.session.store.run(cancel_group(group, keep=keep))
         return self._pause_after(sweep)
 
     def _pause_after(self, sweep: reconciling.Sweep) -> float:
         """How long nothing can be missed: what is claimed from now on has a whole lease."""
-        if sweep.more:
+        if sweep.more or sweep.stopping:
             return 0.0
         longest = self._settings.lease / 2
         if sweep.lapse_in is None:

@@ -171,7 +171,7 @@ class StoredPage:
 def stored_page(state: State, cursor: str) -> Command[StoredPage]:
     """Read the tasks of a state whole, a page at a time; see list.lua."""
     return script(
-        "list", state, "", "", cursor, BATCH,
+        "list", state, "", "", cursor, BATCH, "",
         read=lambda reply: StoredPage(reply[0].decode(), [_stored(row) for row in reply[2:]]),
     )  # fmt: skip
 

@@ -63,9 +63,13 @@ class MakeReply(NamedTuple):
     call: bytes
     args: bytes
     state: State
+    no_member: str = ""
+    """Why it was rejected as a member of a group: NO_GROUP or CLOSED."""
 
 
+NO_GROUP, CLOSED = "no group", "closed"
 _CREATED, _DIFFERS = 1, 6
+_NO_MEMBER = {7: NO_GROUP, 8: CLOSED}
 _MAKE_CODES = {
     _CREATED: Outcome.CREATED,
     2: Outcome.KEPT,
@@ -73,6 +77,7 @@ _MAKE_CODES = {
     4: Outcome.REPLACED,
     5: Outcome.EXTENDED,
     _DIFFERS: Outcome.REJECTED,
+    **dict.fromkeys(_NO_MEMBER, Outcome.REJECTED),
 }
 
 
@@ -124,6 +129,7 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
         call=call,
         args=args or split_call(call)[1],
         state=State(state.decode()),
+        no_member=_NO_MEMBER.get(code, ""),
     )
 
 
@@ -236,13 +242,14 @@ def list_page(
     state: State | None = None,
     func: str | None = None,
     tag: str | None = None,
+    group: str | None = None,
     cursor: str,
     count: int = BATCH,
     key_ring: KeyRing | None = None,
 ) -> Command[TaskPage]:
-    """Read the tasks of one state, or of one tag, a page at a time; see list.lua."""
+    """Read the tasks of one state, tag or group, a page at a time; see list.lua."""
     return script(
-        "list", state or "", func or "", tag or "", cursor, count,
+        "list", state or "", func or "", tag or "", cursor, count, group or "",
         read=lambda reply: TaskPage(
             reply[0].decode(), reply[1], [task_from(row, key_ring) for row in reply[2:]]
         ),

@@ -125,6 +125,8 @@ class Sweep:
     """Seconds until the first lease of those that run is over; None if none runs."""
     mended: int
     """How many places in lanes of limits were wrong."""
+    stopping: list[str]
+    """Cancelled groups of which members are still to be cancelled."""
 
 
 def sweep(settings: Settings, limit: int = BATCH) -> Command[Sweep]:
@@ -137,7 +139,7 @@ def sweep(settings: Settings, limit: int = BATCH) -> Command[Sweep]:
 
 
 def _read_sweep(reply: list[Any]) -> Sweep:
-    more, forgotten, lapsed, failed, lapse_in, mended = reply
+    more, forgotten, lapsed, failed, lapse_in, mended, stopping = reply
     return Sweep(
         more=bool(more),
         forgotten=forgotten,
@@ -145,6 +147,7 @@ def _read_sweep(reply: list[Any]) -> Sweep:
         failed=ids_of(failed),
         lapse_in=lapse_in / 1000 if lapse_in >= 0 else None,
         mended=mended,
+        stopping=ids_of(stopping),
     )
 
 

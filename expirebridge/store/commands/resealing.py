@@ -33,7 +33,7 @@ class RecordPage(NamedTuple):
 
 def record_page(state: State, cursor: str) -> Command[RecordPage]:
     """Read the records of one state's tasks, a page at a time; see list.lua."""
-    return script("list", state, "", "", cursor, BATCH, read=_read_page)
+    return script("list", state, "", "", cursor, BATCH, "", read=_read_page)
 
 
 def _read_page(reply: Sequence[Any]) -> RecordPage:

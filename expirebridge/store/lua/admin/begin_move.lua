@@ -12,6 +12,7 @@
 -- include format
 -- include clock
 -- include features
+-- include groups
 
 local function refuse(why) return redis.error_reply('EXPIREBRIDGE_MOVE ' .. why) end
 
@@ -25,6 +26,9 @@ if moving and string.sub(moving, 1, 5) == 'from ' and moving ~= 'from ' .. ARGV[
 end
 if known[2] ~= ARGV[2] and known[3] then
   return refuse('some tasks of this database are on their way to ' .. known[2] .. ': finish that first')
+end
+if redis.call('ZCOUNT', state_set('groups'), UNENDED, '+inf') > 0 then
+  return refuse('a group of this database has not ended: let it end, or cancel it (expirebridge groups)')
 end
 note_feature('moving')
 -- A move that was turned round since, or the first one here, is a new one: its holds and weights go along.

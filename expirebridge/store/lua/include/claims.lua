@@ -35,15 +35,11 @@ local declaration, listeners, held = ARGV[9], tonumber(ARGV[11]), tonumber(ARGV[
 
 -- After this many lapses a task may be what kills its listeners: it is claimed alone, so no other dies with it.
 local LAPSES_UNTIL_ALONE = 2
--- The first RARE fields are in the reply, in this order, after `ledger`: see store/task_records.py.
-local RARE = 9
+-- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`: see store/task_records.py.
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick', 'waited',
   'attempt', 'lapses', 'made' }
 if uses_limits then FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2], FIELDS[#FIELDS + 3] = 'slots', 'due', 'started' end
--- Read for a resend alone: the tasks that the claim took before, and when they were due.
-local TAKEN_FIELDS = { 'token', 'due' }
-local FIRST, LAST = 4, 3 + RARE -- of what `read` gives beside a record
-local WAITED = LAST
+local FIRST, LAST = 4, 12 -- of what `read` gives beside a record: the places of the rare ones
 
 local reply = { now_us, -1, 0, {}, false, -1, 0 }
 local broken = reply[4]
@@ -186,7 +182,7 @@ local function take_if_due(id, due)
     -- Of one that was granted a slot, the first due time is in its record.
     local first_due = record.slots and tonumber(record.due) or due
     if first_due < due and is_granted(id) then due = first_due end
-    if record.waited and tonumber(record.due) ~= due then values[WAITED] = forget_waited(id, record) end
+    if record.waited and tonumber(record.due) ~= due then values[LAST] = forget_waited(id, record) end
     slots, rates = has_slots(id, record, due)
     if not slots then return end
   end
@@ -209,7 +205,8 @@ local function lacks_limits()
 end
 
 local function find_claimed()
-  for _, name in ipairs(TAKEN_FIELDS) do FIELDS[#FIELDS + 1] = name end
+  -- What the claim took before, and when that was due.
+  FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2] = 'token', 'due'
   for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
     local record, values = read(id, FIELDS)
     if record and record.token == token then

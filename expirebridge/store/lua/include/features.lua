@@ -12,6 +12,8 @@ local function mark_format()
   local series = redis.pcall('ZCARD', series_set())
   if type(series) == 'number' and series > 0 then used[#used + 1] = 'series' end
   if type(redis.pcall('HGET', ledger_key(), 'nonce')) == 'string' then used[#used + 1] = 'ledger' end
+  local known_groups = redis.pcall('ZCARD', state_set('groups'))
+  if type(known_groups) == 'number' and known_groups > 0 then used[#used + 1] = 'groups' end
   if redis.call('EXISTS', limits_key(), lanes_key(), held_key(), holds_key()) > 0 then used[#used + 1] = 'limits' end
   redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', partitions)
   if used[1] then
@@ -24,7 +26,7 @@ local function mark_format()
   end
 end
 
--- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits' or 'moving' ('partitions' is noted
+-- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits', 'groups' or 'moving' ('partitions' is noted
 -- with their number). A script calls this before its first write that plain use does not make.
 local function note_feature(name)
   mark_format()

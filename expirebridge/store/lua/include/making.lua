@@ -8,6 +8,7 @@
 -- include new_tasks
 -- include rearm
 -- include changes
+-- include groups
 
 -- Makes a task as a caller asks for it: id, drawn, if_exists, call, due time, fields; see make.lua.
 --
@@ -18,7 +19,7 @@
 --
 -- An id drawn at random can only exist because this very call was sent before.
 
-local MADE = { created = 1, kept = 2, exists = 3, replaced = 4, extended = 5, differs = 6 }
+local MADE = { created = 1, kept = 2, exists = 3, replaced = 4, extended = 5, differs = 6, no_group = 7, closed = 8 }
 
 local function read_new(at)
   local item = { drawn = ARGV[at + 1] == '1', if_exists = ARGV[at + 2], call = ARGV[at + 3],
@@ -116,8 +117,8 @@ local function ran_within(window, old)
   return window and old.started and now < old.started + window
 end
 
--- Makes a task. A resend is told by its nonce, or by the id, if that was drawn for its call.
-local function make_one(id, item, nonce)
+-- Makes a task that has no group. A resend is told by its nonce, or by the id, if that was drawn for its call.
+local function make_alone(id, item, nonce)
   -- No task has an id that was drawn just now, and one field shows that: `read` reads eleven.
   if item.drawn and not redis.pcall('HGET', record_key(id), 'call') then
     return MADE.created, create_task(id, item)
@@ -141,4 +142,35 @@ local function make_one(id, item, nonce)
   local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)
   if code == MADE.replaced or code == MADE.extended then remember(id, old, nonce, code) end
   return code, due, state, task
+end
+
+-- Makes a member of a group, and counts it. One that has ended is not made again, even if its record is gone.
+local function make_member(id, item, nonce, name, number)
+  local group = groups and redis.pcall('HMGET', group_key(name), 'on_failed', 'closed', 'next')
+  if not group or group.err or not group[1] then return MADE.no_group, item.due, 'pending', item end
+  local was = groups.bits_of(name, number)
+  if was == groups.ENDED then
+    local old = read(id)
+    return item.if_exists == 'keep' and MADE.kept or MADE.exists, now, old and old.state or 'succeeded', old or item
+  end
+  local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
+  if was == groups.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
+  local code, due, state, task = make_alone(id, item, nonce)
+  if was == groups.NOT_MADE then
+    groups.set_bits(name, number, groups.OPEN)
+    redis.call('HINCRBY', group_key(name), 'total', 1)
+    redis.call('HINCRBY', group_key(name), 'left', 1)
+    if tonumber(number) >= tonumber(group[3]) then
+      redis.call('HSET', group_key(name), 'next', string.format('%.0f', number + 1))
+    end
+  elseif was == groups.FAILED and code == MADE.created then
+    groups.note(id, 'failed', 'pending', move)
+  end
+  return code, due, state, task
+end
+
+local function make_one(id, item, nonce)
+  local name, number = string.match(item.drawn and '' or id, MEMBER_ID)
+  if name then return make_member(id, item, nonce, name, number) end
+  return make_alone(id, item, nonce)
 end

@@ -5,13 +5,15 @@ local slot = string.match(prefix, '^{[^{}]*}') or ''
 local listeners_key = prefix .. ':listeners'
 local meta_key = prefix .. ':meta'
 
--- The set of a state; or `dirty`, see ledger.lua.
+-- The set of a state; or `dirty`, see ledger.lua; or `groups` and `stopping`, see groups.lua.
 local function state_set(state) return prefix .. ':' .. state end
 local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
 local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
 local function actions_key() return prefix .. ':actions' end
 local function fleet_key() return prefix .. ':fleet' end
+-- The hash of a group; or, with '@members', what it knows of each member. See groups.lua.
+local function group_key(name, part) return prefix .. ':group:' .. name .. (part or '') end
 local function durations_key() return prefix .. ':durations' end
 local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
 local function ledger_key() return prefix .. ':ledger' end

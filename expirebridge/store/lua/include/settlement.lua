@@ -12,6 +12,7 @@
 -- include limits
 -- include format
 -- include lane_names
+-- include groups
 
 -- Settles attempts: records how each ended, fenced by the token of its claim. The arguments of the script begin as
 -- those of settle.lua.
@@ -66,6 +67,9 @@ local function write_succeeded()
   end
   redis.call('ZREM', state_set('running'), unpack(ids))
   if uses_limits then free_slots(ended_well) end
+  if groups then
+    for _, task in ipairs(ended_well) do groups.note(task[1], 'running', 'succeeded', move) end
+  end
   ended_well = {}
 end
 

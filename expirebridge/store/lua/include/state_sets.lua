@@ -2,6 +2,7 @@
 -- include clock
 -- include records
 -- include lanes
+-- include groups
 -- include format
 
 -- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
@@ -40,6 +41,7 @@ local function move(id, record, state, look_at, fields)
     redis.call('ZREM', state_set(before), id)
     record.state = state
   end
+  if groups and (FINISHED[before] or FINISHED[state]) then groups.note(id, before, state, move) end
   if not uses_limits or state == 'running' then return end
   if state == 'pending' and look_at <= now and before ~= 'waiting' then
     keep_slots(id)
@@ -75,6 +77,7 @@ local function fail_broken(id, state, keep)
   local kind = redis.call('TYPE', record_key(id)).ok
   if kind == 'none' or not is_id(id) then
     redis.call('ZREM', state_set(state), id)
+    if groups then groups.note(id, state, 'cancelled', move) end
     return
   end
   if kind ~= 'hash' then

@@ -19,7 +19,7 @@
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', and ' again' after it if an attempt before was not counted, or it was
 --          moved here from another database when it was due; trigger key, and nil, or what most tasks lack:
---          {call (if another name than the id's own is the trigger key's), and the first RARE of
+--          {call (if another name than the id's own is the trigger key's), and the rare ones of
 --          FIELDS}
 --
 -- A client's time depends most on the number of parts in a reply: there are three for each task.

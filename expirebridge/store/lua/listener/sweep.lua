@@ -6,7 +6,7 @@
 --          5 ms to keep a succeeded task, 6 ms to keep a failed one
 -- returns  1 if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
 --          often and failed, ms until the first lease of a running task ends (-1: none runs), how many
---          places in lanes were wrong and are mended
+--          places in lanes were wrong and are mended, names of groups of which members are to be cancelled
 
 -- include names
 -- include clock
@@ -22,11 +22,13 @@
 -- include features
 -- include lane_repair
 -- include format
+-- include groups
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local MAX_LAPSES = 3
+local STOPPED_AT_ONCE = 10
 -- Time in ms for which a finished task is kept longer if its row has not been written yet.
 local DIRTY_LOOK = 60000
 
@@ -96,6 +98,14 @@ local function forget_all(state, until_ms, from)
   end
 end
 
+-- Forgets groups that ended long ago.
+local forget_groups = groups and function()
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', state_set('groups'), '-inf', now, 'LIMIT', 0, limit)) do
+    redis.call('DEL', group_key(name), group_key(name, '@members'))
+    redis.call('ZREM', state_set('groups'), name)
+  end
+end
+
 local function forget_surplus()
   local surplus = redis.call('ZCARD', state_set('succeeded')) - keep_count
   if surplus <= 0 or left <= 0 then return end
@@ -117,6 +127,7 @@ ring_after(function()
   forget_all('cancelled', now - MIGRATED_OFFSET)
   forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
+  if groups then forget_groups() end
   if uses_limits then
     mend_lanes(lease, keep_failed)
     forget_ended_holds()
@@ -131,4 +142,5 @@ ring_after(function()
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
 return { (left <= 0 or served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
-  over and math.max(over - now, 0) or -1, mended }
+  over and math.max(over - now, 0) or -1, mended,
+  groups and redis.call('ZRANGE', state_set('stopping'), 0, STOPPED_AT_ONCE - 1) or {} }

@@ -1,19 +1,19 @@
 -- flags: no-writes
--- Reads a page of tasks, of one state or of one tag.
+-- Reads a page of tasks: of one state, of one tag, or of one group.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 state or '' for any, 3 func or '', 4 tag or '', 5 cursor ('0' to begin),
---          6 most tasks to look at
+--          6 most tasks to look at, 7 group or ''
 -- returns  next cursor ('0': no more), how many were looked at, then the tasks, as `get` does
 --
--- Without a tag it requires the state, and the cursor is a rank in its set: waiting tasks come
--- soonest first, finished ones latest first.
+-- Without a tag and a group it requires the state, and the cursor is a rank in its set: waiting tasks come soonest
+-- first, finished ones latest first. Of a group it is the number of a member.
 
 -- include names
 -- include records
 -- include views
 
-local state, func, tag, cursor, count = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local state, func, tag, cursor, count, group = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 
 local function ids_by_state()
   local from = tonumber(cursor)
@@ -27,8 +27,17 @@ local function ids_by_tag()
   return page[1], page[2]
 end
 
+local function ids_by_group()
+  local from, stop = tonumber(cursor), tonumber(redis.pcall('HGET', group_key(group), 'next') or nil) or 0
+  local ids = {}
+  for number = from, math.min(from + count, stop) - 1 do ids[#ids + 1] = string.format('%s@g%.0f', group, number) end
+  return from + count < stop and string.format('%.0f', from + count) or '0', ids
+end
+
 local next_cursor, ids
-if tag ~= '' then
+if group ~= '' then
+  next_cursor, ids = ids_by_group()
+elseif tag ~= '' then
   next_cursor, ids = ids_by_tag()
 else
   next_cursor, ids = ids_by_state()

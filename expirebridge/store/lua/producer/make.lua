@@ -10,7 +10,8 @@
 -- returns  now, then for each task: due in ms, trigger key, and nil if it was created and waits with
 --          its arguments in its key, else {code, call, state, args (if they are in the record)}
 --          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
---          for, but the task has another function or other arguments)
+--          for, but the task has another function or other arguments), 7 no group of that name, 8 the
+--          group takes no more members
 
 -- include names
 -- include clock

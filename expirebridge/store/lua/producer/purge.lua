@@ -11,6 +11,9 @@
 -- include clock
 -- include records
 -- include changes
+-- include state_sets
+-- include groups
+-- include doorbell
 
 local function purge(id)
   local record = read(id, { 'ended' })
@@ -18,9 +21,12 @@ local function purge(id)
   if record.state ~= 'failed' then return FINISHED_BEFORE end
   local ended = tonumber(record.ended) or 0
   redis.call('ZADD', state_set('failed'), math.max(now, ended + LATE_EVENTS), id)
+  if groups then groups.note(id, 'failed', 'cancelled', move) end -- its group does not wait for it
   return DONE
 end
 
-local reply = {}
-for at = 2, #ARGV do reply[#reply + 1] = purge(ARGV[at]) end
-return reply
+return ring_after(function()
+  local reply = {}
+  for at = 2, #ARGV do reply[#reply + 1] = purge(ARGV[at]) end
+  return reply
+end, true)

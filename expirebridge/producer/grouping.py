@@ -1,0 +1,177 @@
+"""Operations on groups: make one, add members, close, cancel and look at it."""
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha1
+from typing import Any
+
+from expirebridge.errors import GroupDiffers, GroupNotFound, InvalidTask, TaskExists
+from expirebridge.handlers import Then
+from expirebridge.model.group import (
+    FOLLOW_UP,
+    ON_FAILED,
+    Group,
+    GroupListing,
+    OnFailed,
+    check_group,
+)
+from expirebridge.model.task import Outcome, State
+from expirebridge.producer.making import MakingOperations
+from expirebridge.producer.new_task import new_task
+from expirebridge.store.commands import groups
+from expirebridge.store.commands.call import LEFT_OUT, Command, Steps
+from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.producing import MakeReply, NewTask
+from expirebridge.store.task_records import split_call
+
+_NOT_OF_GROUPS = {"at": None, "id": None, "if_exists": "reject", "max_wait": None, "window": None}
+"""Options of a `Then` that the follow-up of a group cannot have, and their defaults."""
+
+
+class GroupOperations(MakingOperations):
+    """Make groups of tasks, with a follow-up that runs when all have ended."""
+
+    def make_group(
+        self,
+        name: str,
+        tasks: Iterable[Mapping[str, Any]] = (),
+        *,
+        then: Then | None = None,
+        on_failed: OnFailed = "wait",
+        close: bool = True,
+    ) -> Steps[Group]:
+        """Make tasks that belong together, and `then` when all of them have ended.
+
+        Each task is a mapping of `make_task`'s arguments by their names, without `id` and
+        `if_exists`: the members are `<name>@g0`, `<name>@g1`, ... A group has at most 100,000.
+        With `close=False` it stays open: `make_tasks(..., group=name)` adds members, also from the
+        members' own handlers, until `close_group(name)`.
+
+        The follow-up is an ordinary task, `<name>@then`, which is paused until the last member has
+        ended, and due after its `delay` from then. It runs once, however often members run. Whoever
+        resumes it before starts it before; whoever cancels it, cancels only it.
+
+        A member has ended when it has succeeded, or was cancelled. One that has failed: with
+        `on_failed="wait"`, the group waits until it runs again and succeeds, or is cancelled or
+        purged; with `"run"` it has ended; with `"cancel"` it cancels the group.
+
+        A producer that died half-way repeats its call: what was made is not made again, even if it
+        has ended and is forgotten. So is a group's name taken until a day after its end. Returns
+        the group as it is now.
+
+        Raises InvalidTask before anything is sent; GroupDiffers if the group was made with another
+        follow-up or `on_failed`; TaskExists if the id of the follow-up is taken; GroupClosed if it
+        was cancelled meanwhile; and what `make_tasks` raises.
+        """
+        check_group(name)
+        if on_failed not in ON_FAILED:
+            raise InvalidTask(f"on_failed={on_failed!r}: one of {', '.join(ON_FAILED)}")
+        if not isinstance(close, bool):
+            raise InvalidTask(f"close={close!r}: True or False")
+        members = self._members(name, tasks)
+        follow_up = self._follow_up(name, then)
+        yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
+        begun = yield from self._begin(name, on_failed, len(members), follow_up)
+        group = yield from groups.get_group(name)
+        if begun is groups.BeginCode.MADE or (group is not None and not group.closed):
+            yield from self._make_all(members)
+            if close:
+                yield from groups.close_group(name)
+        return (yield from self._found(name))
+
+    def close_group(self, name: str) -> Steps[Group]:
+        """Close a group: it takes no more members, and ends when all have ended.
+
+        If they all have, its follow-up is due. Raises GroupNotFound, and InvalidTask for an illegal
+        name.
+        """
+        yield from groups.close_group(check_group(name))
+        return (yield from self._found(name))
+
+    def cancel_group(self, name: str) -> Steps[Group]:
+        """Cancel a group: its follow-up at once, and then its members, 100 in each call.
+
+        Running members are not attempted again. If this process dies on the way, the listeners go
+        on. A group that has ended is left as it is. Raises GroupNotFound, and InvalidTask for an
+        illegal name.
+        """
+        check_group(name)
+        keep = self._settings.keep_succeeded
+        while (yield from groups.cancel_group(name, keep=keep)) is groups.Cancelling.MORE:
+            pass
+        return (yield from self._found(name))
+
+    def get_group(self, name: str) -> Command[Group | None]:
+        """Return a group as it is now, or None. Raises InvalidTask for an illegal name.
+
+        A group is forgotten a day after it has ended.
+        """
+        return groups.get_group(check_group(name))
+
+    def list_groups(self, *, limit: int = 100) -> Steps[GroupListing]:
+        """Return up to `limit` groups; in each partition, those that have not ended come first.
+
+        Raises InvalidTask unless `limit` is a whole number, at least 1.
+        """
+        if type(limit) is not int or limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
+        found: list[Group] = []
+        pages = Pages(groups.list_groups)
+        while len(found) <= limit and (page := (yield from pages.next())):
+            found += page.groups
+        left_out = yield from LEFT_OUT
+        return GroupListing(
+            groups=found[:limit], complete=len(found) <= limit and not left_out, left_out=left_out
+        )
+
+    def _begin(
+        self, name: str, on_failed: OnFailed, count: int, then: NewTask | None
+    ) -> Steps[groups.BeginCode]:
+        """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
+        made_with = (on_failed, then and (then.call, then.when, sorted(then.fields.items())))
+        digest = sha1(repr(made_with).encode(), usedforsecurity=False).hexdigest()
+        if then is not None:
+            then = yield from self._writer.write(then)
+            self._announce([then])
+        begun = yield from groups.begin_group(
+            name, on_failed=on_failed, definition=digest, count=count, then=then
+        )
+        if begun.code is groups.BeginCode.DIFFERS:
+            raise GroupDiffers(name)
+        if begun.code is groups.BeginCode.TAKEN:
+            raise TaskExists(name + FOLLOW_UP, "not finished")
+        if then is not None and begun.code is groups.BeginCode.MADE:
+            self._made(then, _reply_of(then, begun))
+        return begun.code
+
+    def _follow_up(self, name: str, then: Then | None) -> NewTask | None:
+        if then is None:
+            return None
+        if not isinstance(then, Then):
+            raise InvalidTask(f"then={then!r:.60}: give a Then, such as Then(close, [order], '3d')")
+        for option, default in _NOT_OF_GROUPS.items():
+            if then.options[option] != default:
+                raise InvalidTask(
+                    f"then: {option}={then.options[option]!r}: a group's follow-up has a fixed id, "
+                    "and a delay from when the last member has ended"
+                )
+        try:
+            new = new_task(self._settings.tasks, self._writer, func=then.func, **then.options)
+        except InvalidTask as error:
+            raise InvalidTask(f"then: {error}") from None
+        return new._replace(id=name + FOLLOW_UP, drawn=False)
+
+    def _found(self, name: str) -> Steps[Group]:
+        group = yield from groups.get_group(name)
+        if group is None:
+            raise GroupNotFound(name)
+        return group
+
+
+def _reply_of(then: NewTask, begun: groups.BeginReply) -> MakeReply:
+    """The reply about a follow-up, as if `make_task` had made it."""
+    args = then.fields.get("args", split_call(then.call)[1])
+    return MakeReply(
+        outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,
+        call=then.call, args=args if isinstance(args, bytes) else str(args).encode(),
+        state=State.PAUSED,
+    )  # fmt: skip

@@ -1,0 +1,127 @@
+"""The calls about groups."""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from expirebridge.model.group import ON_FAILED, Group, OnFailed
+from expirebridge.model.task import from_ms
+from expirebridge.store.commands.call import BATCH, Command, OfId, milliseconds, script
+from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.task_records import text
+
+
+class BeginCode(IntEnum):
+    """The result of beginning a group."""
+
+    MADE = 1
+    THERE = 2  # it was made before, with the same arguments
+    DIFFERS = 3  # it was made before, with others
+    TAKEN = 4  # an unfinished task has the id of its follow-up
+
+
+class BeginReply(NamedTuple):
+    """The reply about a new group, and its follow-up."""
+
+    code: BeginCode
+    now: int
+    """The server's time, in ms."""
+    due: int = 0
+    """When the follow-up would be due, in ms, if the group ended now."""
+    key: bytes = b""
+    """Its trigger key."""
+
+
+def begin_group(
+    name: str, *, on_failed: OnFailed, definition: str, count: int, then: NewTask | None
+) -> Command[BeginReply]:
+    """Make a group, and its paused follow-up. `count` numbers of members are given out.
+
+    `definition` is a digest by which a repeated call is told from another group of that name.
+    """
+    item = then.encode() if then is not None else ()
+    return script(
+        "begin_group", name, on_failed, definition, count, *item, route=OfId(name),
+        read=lambda reply: BeginReply(BeginCode(reply[0]), *reply[1:]),
+    )  # fmt: skip
+
+
+NO_GROUP, CLOSED = -1, -2
+"""Replies of `reserve_members` that are no number."""
+
+
+def reserve_members(name: str, count: int) -> Command[int]:
+    """Reserve so many numbers for new members; returns the first, NO_GROUP or CLOSED."""
+    return script("reserve_members", name, count, read=int, route=OfId(name))
+
+
+def close_group(name: str) -> Command[bool]:
+    """Add no more members; returns False if there is no such group."""
+    return script("close_group", name, read=bool, route=OfId(name))
+
+
+class Cancelling(IntEnum):
+    """The result of cancelling a part of a group."""
+
+    MORE = 1  # members are left to be cancelled
+    ALL = 0
+    NO_GROUP = -1
+    ENDED = -2
+
+
+def cancel_group(name: str, *, keep: float) -> Command[Cancelling]:
+    """Cancel a group's follow-up, and the next of its members; they are kept for `keep` seconds."""
+    return script(
+        "cancel_group", name, milliseconds(keep), BATCH, read=Cancelling, route=OfId(name)
+    )
+
+
+def get_group(name: str) -> Command[Group | None]:
+    """Read a group; None if there is none of that name."""
+    return script(
+        "get_group", name, read=lambda fields: _group(name, fields) if fields else None,
+        route=OfId(name),
+    )  # fmt: skip
+
+
+class GroupPage(NamedTuple):
+    """A part of a listing."""
+
+    cursor: str
+    """The cursor of the next page; "0" if this was the last."""
+    groups: list[Group]
+
+
+def list_groups(cursor: str, count: int = BATCH) -> Command[GroupPage]:
+    """Read a page of the groups of a partition: those that have not ended come first."""
+
+    def read(reply: list[Any]) -> GroupPage:
+        rows = zip(reply[1::2], reply[2::2], strict=True)
+        return GroupPage(text(reply[0]), [_group(text(name), fields) for name, fields in rows])
+
+    return script("list_groups", cursor, count, read=read)
+
+
+def _group(name: str, fields: list[bytes]) -> Group:
+    stored = {
+        text(field): text(value) for field, value in zip(fields[::2], fields[1::2], strict=True)
+    }
+
+    def whole(field: str) -> int:
+        value = stored.get(field, "")
+        return int(value) if value.isdecimal() else 0
+
+    on_failed = stored.get("on_failed")
+    return Group(
+        name=name,
+        created=from_ms(whole("made")),
+        on_failed=on_failed if on_failed in ON_FAILED else "wait",
+        closed="closed" in stored,
+        total=whole("total"),
+        left=whole("left"),
+        succeeded=whole("succeeded"),
+        failed=whole("failed"),
+        cancelled=whole("cancelled"),
+        then=stored.get("then"),
+        ended=from_ms(whole("ended")) if "ended" in stored else None,
+        stopped=from_ms(whole("stopped")) if "stopped" in stored else None,
+    )

@@ -1,0 +1,101 @@
+-- include names
+-- include clock
+-- include records
+-- include format
+
+-- A group: tasks that belong together, and a follow-up that is made due when all have ended. Its members are the tasks
+-- `<group>@g<number>`; its follow-up is the task `<group>@then`, which is paused until then. The hash `group:<name>`:
+--   made, ended   when it was made, and when its last member ended, in ms
+--   definition    a digest of what it was made with
+--   on_failed     what a failed member does: 'wait' (it has not ended: it is to be run again), 'run' (it has ended),
+--                 or 'cancel' (the group is cancelled)
+--   total, left   members, and those that have not ended
+--   succeeded, failed, cancelled   members that are in these states, or were when their records were forgotten
+--   next          one more than the highest number that was given out
+--   then          the id of the follow-up, if there is one
+--   closed        1 when no member is added any more
+--   stopped       since when it is cancelled, in ms
+--   cancelled_to  then: the number of the next member to be cancelled
+-- The value `group:<name>@members` has two bits for each number. The set `groups` has each group, with the ms until which
+-- it is kept once it has ended, and UNENDED before; the set `stopping`, those of which members are to be cancelled.
+local UNENDED = 9007199254740991
+local MOST_MEMBERS = 100000
+
+-- The group and the number in a member's id.
+local MEMBER_ID = '^([^@]+)@g(%d+)$'
+
+-- The functions for groups; false in a database without them, where each caller asks that first.
+local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, true) and (function()
+  local NOT_MADE, OPEN, FAILED, ENDED = 0, 1, 2, 3 -- what the two bits of a number say
+  local KEPT = 86400000
+
+  -- `number` is text, as in an id.
+  local function bits_of(name, number)
+    local bits = redis.pcall('BITFIELD', group_key(name, '@members'), 'GET', 'u2', '#' .. number)
+    return bits[1] or NOT_MADE
+  end
+
+  local function set_bits(name, number, bits)
+    redis.call('BITFIELD', group_key(name, '@members'), 'SET', 'u2', '#' .. number, bits)
+  end
+
+  -- The follow-up, if nobody has resumed or cancelled it before.
+  local function paused_follow_up(id)
+    local record = id and read(id, { 'left' })
+    return record and record.state == 'paused' and record
+  end
+
+  local function complete(name, move)
+    redis.call('HSET', group_key(name), 'ended', now)
+    redis.call('ZADD', state_set('groups'), now + KEPT, name)
+    local id = redis.call('HGET', group_key(name), 'then')
+    local record = paused_follow_up(id)
+    if not record then return end
+    local timer = read_timer(id, record)
+    local due = type(timer) == 'number' and timer or due_of(id, record)
+    set_timer(id, record, due)
+    move(id, record, 'pending', due)
+  end
+
+  local function stop(name, why, move)
+    redis.call('HSET', group_key(name), 'stopped', now, 'closed', 1, 'cancelled_to', 0)
+    redis.call('ZADD', state_set('stopping'), now, name)
+    local known = redis.call('HMGET', group_key(name), 'then', 'left')
+    local record = paused_follow_up(known[1])
+    if record then
+      redis.call('DEL', trigger_key(known[1], record))
+      move(known[1], record, 'cancelled', now + KEPT, { 'due', due_of(known[1], record), 'ended', now, 'error', why })
+    end
+    if known[2] == '0' then complete(name, move) end
+  end
+
+  -- Counts that a member has come from the state `before` into another.
+  local function note(id, before, state, move)
+    local name, number = string.match(id, MEMBER_ID)
+    local group = name and redis.pcall('HMGET', group_key(name), 'on_failed', 'closed', 'ended', 'stopped')
+    if not group or group.err or not group[1] then return end
+    local was = bits_of(name, number)
+    if was == NOT_MADE then return end
+    local is = FINISHED[state] and ENDED or OPEN
+    if state == 'failed' and group[1] == 'wait' then is = FAILED end
+    set_bits(name, number, is)
+    if was == FAILED then
+      redis.call('HINCRBY', group_key(name), 'failed', -1)
+    elseif was == ENDED then
+      -- One that had failed, and has ended all the same, was given up.
+      local counted = group[1] == 'wait' and before == 'failed' and 'cancelled' or before
+      redis.call('HINCRBY', group_key(name), counted, -1)
+    end
+    if is ~= OPEN then redis.call('HINCRBY', group_key(name), state, 1) end
+    local more = (was == ENDED and 1 or 0) - (is == ENDED and 1 or 0)
+    local left = more ~= 0 and redis.call('HINCRBY', group_key(name), 'left', more)
+    if state == 'failed' and group[1] == 'cancel' and not group[4] then
+      stop(name, id .. ' failed', move)
+    elseif left == 0 and group[2] and not group[3] then
+      complete(name, move)
+    end
+  end
+
+  return { NOT_MADE = NOT_MADE, OPEN = OPEN, FAILED = FAILED, ENDED = ENDED, bits_of = bits_of, set_bits = set_bits,
+    note = note, complete = complete, stop = stop }
+end)()

@@ -1,0 +1,44 @@
+-- flags: allow-oom
+-- Cancels a group: its follow-up, and the next of its members.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 name, 3 ms to keep a cancelled task, 4 most members to look at
+-- returns  1 more are left, 0 none, -1 there is no such group, -2 it has ended
+
+-- include names
+-- include format
+-- include state_sets
+-- include doorbell
+-- include cancelling
+-- include groups
+
+local name, keep, most = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local MORE, ALL, NONE, ENDED = 1, 0, -1, -2
+
+local function cancel_some()
+  local known = redis.call('HMGET', group_key(name), 'next', 'cancelled_to')
+  local next, from = tonumber(known[1]), tonumber(known[2])
+  local to = math.min(from + most, next)
+  for number = from, to - 1 do
+    if groups.bits_of(name, string.format('%.0f', number)) == groups.OPEN then
+      cancel_task(string.format('%s@g%.0f', name, number), '', keep)
+    end
+  end
+  redis.call('HSET', group_key(name), 'cancelled_to', to)
+  if to < next then return MORE end
+  redis.call('ZREM', state_set('stopping'), name)
+  return ALL
+end
+
+local group = redis.call('HMGET', group_key(name), 'on_failed', 'stopped', 'ended')
+if not groups or not group[1] then return NONE end
+if group[3] then
+  redis.call('ZREM', state_set('stopping'), name)
+  return group[2] and ALL or ENDED
+end
+local reply = ring_after(function()
+  if not group[2] then groups.stop(name, 'its group was cancelled', move) end
+  return cancel_some()
+end, true)
+if cancelled_running then notify_listeners('beat') end
+return reply

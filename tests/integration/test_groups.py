@@ -1,0 +1,687 @@
+"""Groups: a follow-up that is due exactly when all members have ended."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from expirebridge import (
+    Bridge,
+    Call,
+    Change,
+    Discard,
+    Group,
+    GroupClosed,
+    GroupDiffers,
+    GroupNotFound,
+    GroupState,
+    InvalidTask,
+    Outcome,
+    State,
+    TaskExists,
+    Then,
+    current_task,
+)
+from expirebridge.errors import MoveRefused
+from expirebridge.model.task import from_ms, to_ms
+from expirebridge.settings import Settings
+from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, groups, migration, reconciling
+from expirebridge.store.commands.claiming import Settled, Settlement
+from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
+from tests.kit.witness import PATIENCE, Witness, listening
+
+THEN = Then("orders.close", [7])
+
+
+def items(count: int) -> list[dict[str, Any]]:
+    return [{"func": "mail.send", "args": [number], "delay": 0} for number in range(count)]
+
+
+def make(bridge: Bridge, count: int = 2, **options: Any) -> Group:
+    return bridge.make_group("g", items(count), then=THEN, **options)
+
+
+def end(store: Store, how: str = "succeeded", *ids: str) -> None:
+    """Have what is due claimed, and end as it is said; all of it, or these ids."""
+    claimed = [task.id for task in claim(store).tasks]
+    outcomes = [Settlement(id, "t", how) for id in ids or claimed]
+    assert settle(store, *outcomes) == [Settled.DONE] * len(outcomes)
+
+
+def read(bridge: Bridge) -> Group:
+    group = bridge.get_group("g")
+    assert group is not None
+    return group
+
+
+def counted(bridge: Bridge) -> tuple[int, int, int, int, int]:
+    group = read(bridge)
+    return group.total, group.left, group.succeeded, group.failed, group.cancelled
+
+
+def sweep(store: Store) -> reconciling.Sweep:
+    beating(store)
+    return store.run(reconciling.sweep(Settings()))
+
+
+# The follow-up
+
+
+def test_the_follow_up_is_due_when_the_last_member_has_ended(store: Store, bridge: Bridge) -> None:
+    group = make(bridge, 3)
+    assert (group.state, group.total, group.left, group.then) == ("closed", 3, 3, "g@then")
+    assert [task.id for task in claim(store).tasks] == ["g@g0", "g@g1", "g@g2"]
+    for number in range(3):
+        assert state_of(store, "g@then") is State.PAUSED
+        settle(store, Settlement(f"g@g{number}", "t", "succeeded"))
+    assert counted(bridge) == (3, 0, 3, 0, 0)
+    group = read(bridge)
+    assert group.state is GroupState.ENDED
+    assert group.ended is not None
+    assert [(task.id, task.func) for task in claim(store).tasks] == [("g@then", "orders.close")]
+
+
+def test_members_that_end_in_one_batch_count_each(store: Store, bridge: Bridge) -> None:
+    make(bridge, 50)
+    end(store)
+    assert counted(bridge) == (50, 0, 50, 0, 0)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_its_delay_counts_from_then(store: Store, bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_group("g", items(1), then=Then("orders.close", [7], "3d"))
+    assert client.pttl("g@then:?orders.close?[7]") == -1
+    end(store)
+    follow_up = bridge.get("g@then")
+    ended = read(bridge).ended
+    assert follow_up is not None
+    assert ended is not None
+    assert follow_up.due == ended + timedelta(days=3)
+    assert client.pttl("g@then:?orders.close?[7]") > 0
+
+
+def test_any_client_can_bring_it_forward(store: Store, bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_group("g", items(1), then=Then("orders.close", [7], "3d"))
+    client.pexpire("g@then:?orders.close?[7]", 5_000)
+    end(store)
+    follow_up = bridge.get("g@then")
+    assert follow_up is not None
+    assert to_ms(follow_up.due) - server_ms(client) <= 5_000
+
+
+def test_it_has_the_options_of_a_task(bridge: Bridge) -> None:
+    bridge.make_group("g", items(1), then=Then("orders.close", tags=["t"], retry=[1], private=True))
+    follow_up = bridge.get("g@then")
+    assert follow_up is not None
+    assert (follow_up.tags, follow_up.key) == (("t",), b"g@then:?orders.close?@")
+
+
+def test_who_resumes_it_starts_it_before(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    assert bridge.run_now("g@then") is Change.DUE_NOW
+    end(store)
+    assert state_of(store, "g@then") is State.SUCCEEDED
+    assert read(bridge).state is GroupState.ENDED
+
+
+def test_who_cancels_it_cancels_only_it(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    bridge.cancel("g@then")
+    end(store)
+    assert state_of(store, "g@then") is State.CANCELLED
+    assert counted(bridge) == (1, 0, 1, 0, 0)
+
+
+def test_a_group_needs_no_follow_up(store: Store, bridge: Bridge) -> None:
+    group = bridge.make_group("g", items(1))
+    assert group.then is None
+    end(store)
+    assert read(bridge).state is GroupState.ENDED
+
+
+def test_a_group_without_members_has_ended(store: Store, bridge: Bridge) -> None:
+    assert make(bridge, 0).state is GroupState.ENDED
+    assert state_of(store, "g@then") is State.PENDING
+
+
+@pytest.mark.parametrize("again", ["run_now", "timer"])
+def test_it_runs_once_however_often_members_do(
+    store: Store, bridge: Bridge, client: redis.Redis, again: str
+) -> None:
+    make(bridge, 1)
+    end(store)
+    end(store)  # the follow-up
+    if again == "run_now":
+        bridge.run_now("g@g0")
+    else:
+        client.set("g@g0:?mail.send?[0]", 0, px=60_000)
+        hint = reconciling.KeyEvent(
+            b"g@g0:?mail.send?[0]", "g@g0", b"mail.send?[0]", reconciling.EventKind.LIVE
+        )
+        store.run(reconciling.adopt([hint], Settings()))
+        bridge.reschedule("g@g0", 0)
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+    end(store)
+    assert counted(bridge) == (1, 0, 1, 0, 0)
+    assert state_of(store, "g@then") is State.SUCCEEDED
+
+
+def test_a_resent_settlement_counts_once(store: Store, bridge: Bridge) -> None:
+    make(bridge, 2)
+    claim(store)
+    for _ in range(2):
+        assert settle(store, Settlement("g@g0", "t", "succeeded")) == [Settled.DONE]
+    assert counted(bridge) == (2, 1, 1, 0, 0)
+
+
+def test_what_runs_once_more_has_not_ended(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    claim(store)
+    bridge.reschedule("g@g0", 0)
+    settle(store, Settlement("g@g0", "t", "succeeded"))
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+    end(store)
+    assert counted(bridge) == (1, 0, 1, 0, 0)
+
+
+# Failures
+
+
+def test_a_group_waits_for_a_failed_member(store: Store, bridge: Bridge) -> None:
+    make(bridge, 2)
+    claim(store)
+    settle(store, Settlement("g@g0", "t", "failed"), Settlement("g@g1", "t", "succeeded"))
+    assert counted(bridge) == (2, 1, 1, 1, 0)
+    assert state_of(store, "g@then") is State.PAUSED
+    bridge.run_now("g@g0")
+    assert counted(bridge) == (2, 1, 1, 0, 0)
+    end(store)
+    assert counted(bridge) == (2, 0, 2, 0, 0)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_who_purges_a_failed_member_gives_it_up(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    end(store, "failed")
+    bridge.purge_failed(["g@g0"])
+    assert counted(bridge) == (1, 0, 0, 0, 1)
+    assert state_of(store, "g@then") is State.PENDING
+    bridge.run_now("g@g0")  # it is still there
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+
+
+def test_a_failed_member_that_was_forgotten_is_waited_for(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1)
+    end(store, "failed")
+    age(client, "failed", "g@g0", 1)
+    sweep(store)
+    assert bridge.get("g@g0") is None
+    assert counted(bridge) == (1, 1, 0, 1, 0)
+    assert bridge.make_task("mail.send", delay=0, id="g@g0").outcome is Outcome.CREATED
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+    end(store)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_a_failed_member_has_ended_if_the_group_is_to_run(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1, on_failed="run")
+    end(store, "failed")
+    assert counted(bridge) == (1, 0, 0, 1, 0)
+    assert state_of(store, "g@then") is State.PENDING
+    bridge.run_now("g@g0")
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+
+
+def test_a_failed_member_cancels_the_group_if_it_is_to(store: Store, bridge: Bridge) -> None:
+    bridge.make_group(
+        "g", [*items(1), *({"func": "mail.send", "delay": "1h"} for _ in range(150))],
+        then=THEN, on_failed="cancel",
+    )  # fmt: skip
+    end(store, "failed")
+    group = read(bridge)
+    assert (group.state, group.ended) == (GroupState.CANCELLED, None)
+    follow_up = bridge.get("g@then")
+    assert follow_up is not None
+    assert (follow_up.state, follow_up.error) == (State.CANCELLED, "g@g0 failed")
+    # The listeners do the rest.
+    assert sweep(store).stopping == ["g"]
+    bridge.cancel_group("g")
+    assert sweep(store).stopping == []
+    assert counted(bridge) == (151, 0, 0, 1, 150)
+    assert read(bridge).ended is not None
+
+
+async def test_listeners_cancel_the_members_of_a_cancelled_group(
+    settings: Settings, bridge: Bridge
+) -> None:
+    async def fail() -> None:
+        raise Discard("no")
+
+    later = ({"func": "test.fail", "delay": "1h"} for _ in range(250))
+    async with listening(replace(settings, lease=0.5), fail=fail):
+        bridge.make_group(
+            "g", [{"func": "test.fail", "delay": 0}, *later], then=THEN, on_failed="cancel"
+        )
+        async with asyncio.timeout(PATIENCE):
+            while read(bridge).ended is None:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.01)
+    assert counted(bridge) == (251, 0, 0, 1, 250)
+
+
+# Cancelling
+
+
+def test_a_cancelled_group_has_no_follow_up(store: Store, bridge: Bridge) -> None:
+    make(bridge, 250)
+    claimed = [task.id for task in claim(store).tasks]
+    group = bridge.cancel_group("g")
+    assert (group.state, group.cancelled) == (GroupState.CANCELLED, 250 - len(claimed))
+    assert state_of(store, "g@then") is State.CANCELLED
+    settle(store, *(Settlement(id, "t", "retry", delay=1) for id in claimed))
+    assert counted(bridge) == (250, 0, 0, 0, 250)
+    assert state_of(store, "g@then") is State.CANCELLED
+    with pytest.raises(GroupClosed, match="group 'g' takes no more members"):
+        bridge.make_tasks(items(1), group="g")
+
+
+def test_a_cancelled_member_has_ended(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    bridge.cancel("g@g0")
+    assert counted(bridge) == (1, 0, 0, 0, 1)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_a_group_that_has_ended_is_not_cancelled(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    end(store)
+    assert bridge.cancel_group("g").state is GroupState.ENDED
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_a_deleted_key_cancels_its_member(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_group("g", [{"func": "mail.send", "delay": 60}], then=THEN)
+    client.delete("g@g0:?mail.send?[]")
+    hint = reconciling.KeyEvent(
+        b"g@g0:?mail.send?[]", "g@g0", b"mail.send?[]", reconciling.EventKind.DELETED
+    )
+    store.run(reconciling.adopt([hint], Settings()))
+    assert counted(bridge) == (1, 0, 0, 0, 1)
+
+
+# Made again
+
+
+def test_a_call_that_is_repeated_makes_what_is_missing(store: Store, bridge: Bridge) -> None:
+    bridge.make_group("g", items(2), then=THEN, close=False)
+    end(store, "succeeded", "g@g0")
+    group = make(bridge, 4)
+    assert (group.total, group.left, group.closed) == (4, 3, True)
+    assert make(bridge, 4) == group
+    settle(store, Settlement("g@g1", "t", "succeeded"))
+    end(store)
+    assert counted(bridge) == (4, 0, 4, 0, 0)
+    assert make(bridge, 4).state is GroupState.ENDED
+    assert state_of(store, "g@g0") is State.SUCCEEDED
+
+
+def test_what_has_ended_is_not_made_again_even_if_it_is_forgotten(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_group("g", items(1), then=THEN, close=False)
+    end(store)
+    age(client, "succeeded", "g@g0", 1)
+    sweep(store)
+    assert bridge.get("g@g0") is None
+    assert make(bridge, 1).state is GroupState.ENDED
+    assert bridge.get("g@g0") is None
+    with pytest.raises(TaskExists, match="g@g0"):
+        bridge.make_task("mail.send", delay=0, id="g@g0")
+    kept = bridge.make_task("mail.send", delay=0, id="g@g0", if_exists="keep")
+    assert (kept.outcome, kept.state) == (Outcome.KEPT, State.SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"then": Then("orders.close", [8])},
+        {"then": Then("orders.close", [7], "1s")},
+        {"then": Then("orders.close", [7], tags=["t"])},
+        {"then": None},
+        {"then": THEN, "on_failed": "run"},
+    ],
+)
+def test_another_group_of_that_name_is_refused(bridge: Bridge, other: dict[str, Any]) -> None:
+    make(bridge)
+    with pytest.raises(GroupDiffers, match="group 'g' was made with another follow-up"):
+        bridge.make_group("g", items(2), **other)
+
+
+def test_a_group_is_refused_whose_follow_up_has_a_taken_id(bridge: Bridge) -> None:
+    bridge.make_task("mail.send", delay=60, id="g@then")
+    with pytest.raises(TaskExists, match="g@then"):
+        make(bridge)
+    assert bridge.get_group("g") is None
+    bridge.cancel("g@then")
+    assert make(bridge).then == "g@then"
+
+
+def test_members_of_an_earlier_group_of_that_name_make_way(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 2, on_failed="run")
+    end(store, "failed")
+    end(store)
+    forget_group(store, client)
+    assert make(bridge, 2).left == 2
+    assert (state_of(store, "g@g0"), state_of(store, "g@then")) == ("pending", "paused")
+
+
+def test_a_member_can_be_replaced(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    bridge.make_task("mail.send", [9], 0, id="g@g0", if_exists="replace")
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+    claim(store)
+    bridge.make_task("mail.send", [10], 0, id="g@g0", if_exists="replace")
+    settle(store, Settlement("g@g0", "t", "succeeded"))
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+    end(store)
+    assert counted(bridge) == (1, 0, 1, 0, 0)
+
+
+# Open groups
+
+
+def test_members_are_added_until_the_group_is_closed(store: Store, bridge: Bridge) -> None:
+    assert make(bridge, 1, close=False).state is GroupState.OPEN
+    end(store)
+    assert state_of(store, "g@then") is State.PAUSED
+    added = bridge.make_tasks(items(2), group="g")
+    assert [task.id for task in added] == ["g@g1", "g@g2"]
+    assert bridge.close_group("g").state is GroupState.CLOSED
+    with pytest.raises(GroupClosed):
+        bridge.make_tasks(items(1), group="g")
+    end(store)
+    assert counted(bridge) == (3, 0, 3, 0, 0)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_the_last_to_close_ends_it(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1, close=False)
+    end(store)
+    for _ in range(2):
+        assert bridge.close_group("g").state is GroupState.ENDED
+    assert state_of(store, "g@then") is State.PENDING
+
+
+def test_numbers_that_were_given_out_and_not_used_hold_nothing_up(
+    store: Store, bridge: Bridge
+) -> None:
+    make(bridge, 1, close=False)
+    store.run(groups.reserve_members("g", 10))
+    [added] = bridge.make_tasks(items(1), group="g")
+    assert added.id == "g@g11"
+    bridge.close_group("g")
+    end(store)
+    assert counted(bridge) == (2, 0, 2, 0, 0)
+
+
+def test_a_member_can_be_made_by_its_id(bridge: Bridge) -> None:
+    make(bridge, 1, close=False)
+    assert bridge.make_task("mail.send", delay=0, id="g@g7").outcome is Outcome.CREATED
+    assert read(bridge).total == 2
+    [added] = bridge.make_tasks(items(1), group="g")
+    assert added.id == "g@g8"
+
+
+@pytest.mark.parametrize("number", ["007", "00", "100000", "99999999999999999999999"])
+def test_a_member_has_a_number_below_100_000(bridge: Bridge, number: str) -> None:
+    make(bridge, 1, close=False)
+    with pytest.raises(GroupClosed):
+        bridge.make_task("mail.send", delay=0, id=f"g@g{number}")
+    bridge.make_task("mail.send", delay=0, id="g@g99999")
+    with pytest.raises(GroupClosed):
+        bridge.make_tasks(items(1), group="g")
+
+
+def test_without_a_group_there_are_no_members(bridge: Bridge) -> None:
+    for _ in range(2):
+        with pytest.raises(GroupNotFound, match="group 'x' does not exist"):
+            bridge.make_task("mail.send", delay=0, id="x@g0")
+        with pytest.raises(GroupNotFound):
+            bridge.make_tasks(items(1), group="x")
+        with pytest.raises(GroupNotFound):
+            bridge.make_tasks([{"func": "mail.send", "delay": 0, "id": "x@g1"}])
+        with pytest.raises(GroupNotFound):
+            bridge.close_group("x")
+        with pytest.raises(GroupNotFound):
+            bridge.cancel_group("x")
+        assert bridge.get_group("x") is None
+        make(bridge)  # with other groups, too
+
+
+async def test_handlers_add_members_to_their_own_group(settings: Settings, bridge: Bridge) -> None:
+    """A crawler: the first page finds others, and the last of them closes the group."""
+    seen = list[int]()
+    done, witness = asyncio.Event(), Witness()
+
+    def page(depth: int) -> None:
+        seen.append(depth)
+        if depth < 2:
+            deeper = [{"func": "test.page", "args": [depth + 1], "delay": 0}] * 2
+            group = current_task().id.partition("@")[0]
+            made = bridge.make_tasks([dict(one) for one in deeper], group=group)
+            assert len(made) == 2
+
+    async def close() -> None:
+        done.set()
+
+    async with listening(settings, witness, page=page, close=close):
+        first = [{"func": "test.page", "args": [0], "delay": 0}]
+        bridge.make_group("crawl", first, then=Then("test.close"), close=False)
+        await witness.until_ended(7)
+        assert not done.is_set()
+        bridge.close_group("crawl")
+        async with asyncio.timeout(PATIENCE):
+            await done.wait()
+    assert sorted(seen) == [0, 1, 1, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_follow_up_of_a_task_may_be_a_member(
+    store: Store, bridge: Bridge, *, is_there: bool
+) -> None:
+    if is_there:
+        make(bridge, 1, close=False)
+        end(store)
+    bridge.make_task("mail.send", delay=0, id="a")
+    claim(store)
+    then = Settlement("a", "t", "succeeded", then=new("g@g5", 60_000))
+    [settled] = store.run(claiming.settle_then([then], Settings()))
+    assert settled.code is (Settled.DONE if is_there else Settled.NO_MEMBER)
+    assert state_of(store, "g@g5") is (State.PENDING if is_there else None)
+
+
+# What other clients do
+
+
+def test_a_key_of_that_form_makes_no_member(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1)
+    client.set("g@g5:?mail.send?[]", 0, px=60_000)
+    hint = reconciling.KeyEvent(
+        b"g@g5:?mail.send?[]", "g@g5", b"mail.send?[]", reconciling.EventKind.LIVE
+    )
+    store.run(reconciling.adopt([hint], Settings()))
+    bridge.cancel("g@g5")
+    assert counted(bridge) == (1, 1, 0, 0, 0)
+
+
+def test_a_member_without_its_record_counts_as_cancelled(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 2)
+    client.delete("expirebridge:task:g@g0")
+    end(store)
+    assert counted(bridge) == (2, 0, 1, 0, 1)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+@pytest.mark.parametrize("name", ["expirebridge:group:g", "expirebridge:group:g@members"])
+def test_garbage_in_place_of_a_group_stops_no_task(
+    store: Store, bridge: Bridge, client: redis.Redis, name: str
+) -> None:
+    make(bridge, 1)
+    client.delete(name)
+    client.lpush(name, "x")
+    end(store)
+    assert state_of(store, "g@g0") is State.SUCCEEDED
+    assert sweep(store).stopping == []
+
+
+# Kept, listed, moved
+
+
+def test_a_group_is_forgotten_a_day_after_its_end(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1)
+    end(store)
+    until = client.zscore("expirebridge:groups", "g")
+    assert until is not None
+    assert until - server_ms(client) == pytest.approx(86_400_000, abs=60_000)
+    sweep(store)
+    assert bridge.get_group("g") is not None
+    forget_group(store, client)
+    assert bridge.get_group("g") is None
+    assert client.keys("*group*") == []
+
+
+def test_groups_are_listed(store: Store, bridge: Bridge) -> None:
+    for number in range(5):
+        bridge.make_group(f"g{number}", items(number))
+    found = bridge.list_groups(limit=2)
+    assert (len(found.groups), found.complete) == (2, False)
+    assert {group.state for group in found.groups} == {GroupState.CLOSED}
+    found = bridge.list_groups()
+    assert [group.name for group in found.groups] == ["g4", "g3", "g2", "g1", "g0"]
+    assert (found.complete, found.groups[-1].state) == (True, "ended")
+
+
+def test_members_are_listed(store: Store, bridge: Bridge) -> None:
+    make(bridge, 250)
+    end(store)
+    assert len(bridge.list(group="g", limit=1000).tasks) == 250
+    waiting = bridge.list(group="g", state="pending", limit=1000)
+    assert {task.state for task in waiting.tasks} == {State.PENDING}
+    assert len(waiting.tasks) == 150
+    first = bridge.list(group="g", limit=120)
+    then = bridge.list(group="g", limit=1000, cursor=first.cursor)
+    assert [task.id for task in [*first.tasks, *then.tasks]] == [f"g@g{n}" for n in range(250)]
+    assert (bridge.list(group="x").tasks, then.complete) == ([], True)
+    with pytest.raises(InvalidTask, match="either tag or group"):
+        bridge.list(group="g", tag="t")
+
+
+def test_a_database_with_an_open_group_is_not_moved(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1)
+    with pytest.raises(MoveRefused, match="a group of this database has not ended"):
+        store.run(migration.begin_move("redis://new"))
+    end(store)
+    assert store.run(migration.begin_move("redis://new"))
+
+
+def test_the_notes_of_a_lost_format_name_groups_again(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1)
+    client.delete("expirebridge:meta")
+    bridge.make_task("mail.send", delay=60)
+    assert client.hget("expirebridge:meta", "features") == b"groups"
+    end(store)
+    assert counted(bridge)[1] == 0
+
+
+def test_a_database_without_groups_has_no_note_of_them(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_task("mail.send", delay=0, id="a@b")
+    end(store)
+    assert client.hget("expirebridge:meta", "features") is None
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a@b", "x" * 101, 7, None])
+def test_an_illegal_name_is_refused(bridge: Bridge, name: Any) -> None:
+    for call in (
+        lambda: bridge.make_group(name, []),
+        lambda: bridge.close_group(name),
+        lambda: bridge.cancel_group(name),
+        lambda: bridge.get_group(name),
+    ):
+        with pytest.raises(InvalidTask, match="a group's name has 1 to 100 characters"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_failed": "stop"}, "on_failed='stop': one of wait, run, cancel"),
+        ({"close": 1}, "close=1: True or False"),
+        ({"then": Call(len, [])}, "then=.*: give a Then"),
+        ({"then": Then("x.y", id="z")}, "then: id='z': a group's follow-up has a fixed id"),
+        ({"then": Then("x.y", at=from_ms(0))}, "then: at="),
+        ({"then": Then("x.y", if_exists="keep")}, "then: if_exists="),
+        ({"then": Then("no")}, "then: func='no'"),
+        ({"tasks": [{"func": "x.y", "delay": 0, "id": "z"}]}, "task 0: id: leave it out"),
+        ({"tasks": [{"func": "x.y", "delay": 0, "window": 1}]}, "task 0: window: leave it out"),
+        ({"tasks": [{"func": "x.y"}]}, "task 0: give either delay or at"),
+        ({"tasks": [{"func": "x.y", "delay": 0}] * 100_001}, "100,001 tasks; at most 100,000"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_sent(
+    bridge: Bridge, client: redis.Redis, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidTask, match=words):
+        bridge.make_group("g", **{"tasks": [], **options})
+    assert client.dbsize() == 0
+
+
+def test_an_unknown_function_is_refused_if_it_is_to_be(url: str, client: redis.Redis) -> None:
+    with Bridge(url, unknown="refuse") as bridge:
+        make(bridge, 1)  # nobody listens
+    assert client.hget("expirebridge:group:g", "total") == b"1"
+
+
+# Several partitions
+
+
+def test_a_group_is_in_one_partition(store: Store, bridge: Bridge, url: str) -> None:
+    assert bridge.create_partitions(4) == 4
+    for name in ("a", "b", "c", "d", "e"):
+        bridge.make_group(name, items(3), then=THEN)
+        with pytest.raises(GroupDiffers):
+            bridge.make_group(name, [])
+    assert len(bridge.list_groups().groups) == 5
+    assert {group.total for group in bridge.list_groups().groups} == {3}
+    for name in ("a", "b", "c", "d", "e"):
+        assert bridge.cancel_all([f"{name}@g{n}" for n in range(3)]) == {Change.CANCELLED: 3}
+        follow_up = bridge.get(f"{name}@then")
+        assert follow_up is not None
+        assert follow_up.state is State.PENDING
+
+
+def forget_group(store: Store, client: redis.Redis) -> None:
+    """Have the group forgotten, as a day after its end."""
+    age(client, "groups", "g", 1)
+    sweep(store)
