@@ -660,7 +660,7 @@ def test_bad_input_is_refused_before_anything_is_sent(
 def test_an_unknown_function_is_refused_if_it_is_to_be(url: str, client: redis.Redis) -> None:
     with Bridge(url, unknown="refuse") as bridge:
         make(bridge, 1)  # nobody listens
-    assert client.hget("expirebridge:group:g", "total") == b"1"
+    assert client.hget("expirebridge:group:g", "left") == b"1"
 
 
 # Several partitions

@@ -111,12 +111,14 @@ def _group(name: str, fields: list[bytes]) -> Group:
         return int(value) if value.isdecimal() else 0
 
     on_failed = stored.get("on_failed")
+    waits_for_failed = on_failed not in ON_FAILED or on_failed == "wait"
+    ended = whole("succeeded") + whole("cancelled") + (0 if waits_for_failed else whole("failed"))
     return Group(
         name=name,
         created=from_ms(whole("made")),
         on_failed=on_failed if on_failed in ON_FAILED else "wait",
         closed="closed" in stored,
-        total=whole("total"),
+        total=whole("left") + ended,
         left=whole("left"),
         succeeded=whole("succeeded"),
         failed=whole("failed"),

@@ -9,7 +9,7 @@
 --   definition    a digest of what it was made with
 --   on_failed     what a failed member does: 'wait' (it has not ended: it is to be run again), 'run' (it has ended),
 --                 or 'cancel' (the group is cancelled)
---   total, left   members, and those that have not ended
+--   left          members that have not ended
 --   succeeded, failed, cancelled   members that are in these states, or were when their records were forgotten
 --   next          one more than the highest number that was given out
 --   then          the id of the follow-up, if there is one

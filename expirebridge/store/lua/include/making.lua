@@ -158,7 +158,6 @@ local function make_member(id, item, nonce, name, number)
   local code, due, state, task = make_alone(id, item, nonce)
   if was == groups.NOT_MADE then
     groups.set_bits(name, number, groups.OPEN)
-    redis.call('HINCRBY', group_key(name), 'total', 1)
     redis.call('HINCRBY', group_key(name), 'left', 1)
     if tonumber(number) >= tonumber(group[3]) then
       redis.call('HSET', group_key(name), 'next', string.format('%.0f', number + 1))

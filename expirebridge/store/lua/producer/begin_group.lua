@@ -40,7 +40,7 @@ return ring_after(function()
   end
   redis.call('DEL', group_key(name, '@members'))
   redis.call('HSET', group_key(name), 'made', now, 'definition', definition, 'on_failed', on_failed, 'next', next,
-    'total', 0, 'left', 0, 'succeeded', 0, 'failed', 0, 'cancelled', 0)
+    'left', 0, 'succeeded', 0, 'failed', 0, 'cancelled', 0)
   redis.call('ZADD', state_set('groups'), UNENDED, name)
   return reply
 end)
