@@ -141,6 +141,8 @@ class GroupOperations(MakingOperations):
             raise TaskExists(name + FOLLOW_UP, "not finished")
         if then is not None and begun.code is groups.BeginCode.MADE:
             self._made(then, _reply_of(then, begun))
+            if self._unknown.warns:
+                yield from self._unknown.warn([split_call(then.call)[0]])
         return begun.code
 
     def _follow_up(self, name: str, then: Then | None) -> NewTask | None:

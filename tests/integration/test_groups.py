@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from expirebridge import (
+    AsyncBridge,
     Bridge,
     Call,
     Change,
@@ -31,6 +32,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, groups, migration, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
+from tests.kit.logs import Log
 from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -661,6 +663,15 @@ def test_an_unknown_function_is_refused_if_it_is_to_be(url: str, client: redis.R
     with Bridge(url, unknown="refuse") as bridge:
         make(bridge, 1)  # nobody listens
     assert client.hget("expirebridge:group:g", "left") == b"1"
+
+
+async def test_an_unknown_function_is_warned_of(url: str, settings: Settings, log: Log) -> None:
+    async def send() -> None: ...
+
+    async with listening(settings, send=send), AsyncBridge(url) as bridge:
+        later = [{"func": "test.send", "delay": 60}]
+        await bridge.make_group("g", later, then=Then("test.sent"))
+    assert "test.sent: no listener knows it" in log.text()
 
 
 # Several partitions

@@ -12,7 +12,7 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry, generate_latest
 
-from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State
+from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State, Then
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting, MoveRefused
@@ -26,10 +26,13 @@ from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, migration, reconciling
+from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.servers import AnyServer
+from tests.kit.steps import claim
+from tests.kit.steps import new as new_task_of
 from tests.kit.waiting import declare, hold_slots, park
 
 HOUR = 3600.0
@@ -689,6 +692,41 @@ def test_what_cannot_be_moved(sides: Sides) -> None:
     old.client.hset("expirebridge:ledger", "nonce", "n")
     with pytest.raises(MoveRefused, match="has a ledger"):
         migrator_of(old, new).begin()
+
+
+def test_groups_end_where_they_were_made(sides: Sides) -> None:
+    old, new = sides
+    due = [{"func": "mail.send", "delay": 0}]
+    old.bridge.make_group("g", due, then=Then("mail.send", delay=HOUR))
+    with pytest.raises(MoveRefused, match="a group of this database has not ended"):
+        migrator_of(old, new).begin()
+    old.run_due()
+    move(old, new)
+    assert new.ids(State.PENDING) == {"g@then"}
+    with pytest.raises(MoveRefused, match=r"is being moved to redis://.*: make the group there"):
+        old.bridge.make_group("h", due)
+    new.bridge.make_group("h", due, then=Then("mail.send", delay=HOUR))
+    new.run_due()
+    assert new.ids(State.PENDING) == {"g@then", "h@then"}
+
+
+def test_a_follow_up_goes_after_its_task(sides: Sides) -> None:
+    """A task that runs when the move begins succeeds there, and has its follow-up there."""
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], 0, id="a")
+    part = old.parts[old.layout.partition_of("a")]
+    claim(part)
+    move(old, new)
+    then = new_task_of("a@next", 3_600_000, fields={"after": "a"})
+    settled = Settlement("a", "t", "succeeded", then=then)
+    assert part.run(claiming.settle_then([settled], old.settings))[0].code is Settled.DONE
+    assert new.ids(State.PENDING) == set()
+    move(old, new)
+    assert new.ids(State.PENDING) == {"a@next"}
+    found = new.bridge.get("a@next")
+    assert found is not None
+    assert found.after == "a"
+    assert part.run(claiming.settle_then([settled], old.settings))[0].code is not Settled.EXISTS
 
 
 @only_one

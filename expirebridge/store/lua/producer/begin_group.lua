@@ -6,7 +6,7 @@
 --          than the highest number of a member that its maker gives out; then the follow-up as in make.lua, if any
 -- returns  {code, now}, and for a follow-up its due time if the group ended now, and its trigger key
 --          codes: 1 made, 2 it is there, and was made with the same, 3 with something else, 4 an unfinished task has
---          the follow-up's id
+--          the follow-up's id; or the error EXPIREBRIDGE_MOVE: nothing is written then
 
 -- include names
 -- include clock
@@ -16,12 +16,16 @@
 -- include doorbell
 -- include making
 -- include groups
+-- include format
 
 local name, on_failed, definition, next = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local BEGUN, THERE, DIFFERS, TAKEN = 1, 2, 3, 4
 
 local known = redis.call('HGET', group_key(name), 'definition')
 if known then return { known == definition and THERE or DIFFERS, now } end
+if moving and string.sub(moving, 1, 3) == 'to ' then
+  return redis.error_reply('EXPIREBRIDGE_MOVE this database is being moved ' .. moving .. ': make the group there')
+end
 
 mark_format()
 note_feature('groups')
