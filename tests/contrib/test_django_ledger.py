@@ -3,10 +3,10 @@
 import pytest
 
 from expirebridge.contrib.django import ledger_url
-from tests.kit.databases import MARIADB, Database
+from tests.kit.databases import Database
 from tests.kit.django_project import HANDLERS, DjangoProject
 
-pytestmark = [pytest.mark.rest, pytest.mark.timeout(300)]  # each command loads a project
+pytestmark = pytest.mark.timeout(300)  # each command loads a project
 
 ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql"}
 TABLES = """
@@ -74,8 +74,6 @@ class Committed(Cases, TransactionTestCase):
 @pytest.fixture
 def shop(project: DjangoProject, shared_database: Database) -> DjangoProject:
     """A project with a ledger in its default database, and a second database."""
-    if shared_database.name == MARIADB:
-        pytest.skip("Django's driver for MySQL, mysqlclient, is not among the tests' own")
     url = shared_database.new_database()
     project.databases = {
         "default": {
@@ -120,6 +118,7 @@ after("makemigrations", "--check")
     assert "there already: version 1" in told
 
 
+@pytest.mark.rest
 def test_a_router_can_forbid_the_tables(shop: DjangoProject) -> None:
     shop.write(
         "mysite/routers.py",
@@ -134,6 +133,7 @@ class NoLedger:
     assert shop.program(TABLES).split() == ["-"]
 
 
+@pytest.mark.rest
 def test_a_ledger_that_was_set_after_the_migration_is_noticed(shop: DjangoProject) -> None:
     del shop.expirebridge["LEDGER"]
     shop.manage("migrate")
@@ -149,6 +149,7 @@ def test_rows_are_tasks_in_each_kind_of_test(shop: DjangoProject) -> None:
     assert "Ran 6 tests" in shop.manage("test", "shop")
 
 
+@pytest.mark.rest
 def test_a_listener_of_the_project_runs_committed_rows(shop: DjangoProject) -> None:
     shop.manage("migrate")
     with shop.listening():
@@ -169,34 +170,37 @@ with transaction.atomic():
         assert '"succeeded": 1' in shop.manage("expirebridge", "ledger", "status", "--json")
 
 
-@pytest.mark.parametrize(
-    ("database", "written"),
-    [
-        ({"NAME": "shop"}, "postgresql:///shop"),
-        (
-            {"NAME": "shop", "USER": "ann", "PASSWORD": "a/b@c", "HOST": "db", "PORT": "5433"},
-            "postgresql://ann:a%2Fb%40c@db:5433/shop",
-        ),
-        ({"NAME": "shop", "HOST": "/run/pg"}, "postgresql:///shop?host=%2Frun%2Fpg"),
-        (
-            {"NAME": "shop", "HOST": "a,b", "PORT": "1,2"},
-            "postgresql:///shop?host=a%2Cb&port=1%2C2",
-        ),
-        (
-            {"NAME": "shop", "OPTIONS": {"sslmode": "require", "pool": True, "isolation_level": 3}},
-            "postgresql:///shop?sslmode=require",
-        ),
-    ],
-)
-def test_the_url_is_that_of_the_alias(
-    project: DjangoProject, database: dict[str, object], written: str
-) -> None:
-    project.databases["default"] = {"ENGINE": "django.db.backends.postgresql", **database}
+DATABASES: dict[str, dict[str, object]] = {
+    "postgresql:///shop": {"NAME": "shop"},
+    "postgresql://ann:a%2Fb%40c@db:5433/shop": {
+        "NAME": "shop", "USER": "ann", "PASSWORD": "a/b@c", "HOST": "db", "PORT": "5433",
+    },
+    "postgresql:///shop?host=%2Frun%2Fpg": {"NAME": "shop", "HOST": "/run/pg"},
+    "postgresql:///shop?host=a%2Cb&port=1%2C2": {"NAME": "shop", "HOST": "a,b", "PORT": "1,2"},
+    "postgresql:///shop?sslmode=require": {
+        "NAME": "shop", "OPTIONS": {"sslmode": "require", "pool": True, "isolation_level": 3},
+    },
+}  # fmt: skip
+"""Settings of Django's databases, by the URL of each."""
+
+
+@pytest.mark.rest
+def test_the_url_is_that_of_the_alias(project: DjangoProject) -> None:
+    engine = "django.db.backends.postgresql"
+    for number, database in enumerate(DATABASES.values()):
+        project.databases[f"a{number}"] = {"ENGINE": engine, **database}
     project.expirebridge["LEDGER"] = "default"
-    told = project.program("from expirebridge import Settings; print(Settings.read().ledger)")
-    assert told.strip() == written
+    told = project.program(f"""
+from django.conf import settings
+from expirebridge import Settings
+for number in range({len(DATABASES)}):
+    settings.EXPIREBRIDGE["LEDGER"] = f"a{{number}}"
+    print(Settings.read().ledger)
+""")
+    assert told.split() == list(DATABASES)
 
 
+@pytest.mark.rest
 def test_the_environment_names_another_database_than_the_alias(project: DjangoProject) -> None:
     project.expirebridge["LEDGER"] = "default"
     told = project.program(
@@ -213,6 +217,7 @@ def test_options_of_mysql_are_those_of_its_drivers() -> None:
     assert place == (None, None, {"unix_socket": "/run/mysql.sock"})
 
 
+@pytest.mark.rest
 def test_a_database_that_can_hold_no_ledger_is_refused(project: DjangoProject) -> None:
     project.databases["default"] = {"ENGINE": "django.db.backends.dummy"}
     project.expirebridge["LEDGER"] = "default"

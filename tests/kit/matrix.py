@@ -1,8 +1,8 @@
 """Which tests run against which servers, in which part of the suite, and how many each passed.
 
 `make test` runs the quick part: what the product does, on the embedded server and with SQLite, and
-what differs from server to server on that of the system, too. `make test-rest` runs all else. What
-was asked for must have been found, and used; and CI, which installs all, must lack nothing.
+in short on that of the system, too. `make test-rest` runs all else. What was asked for must have
+been found, and used; and CI, which installs all, must lack nothing.
 """
 
 import os
@@ -37,8 +37,10 @@ def pytest_sessionstart() -> None:
         )
 
 
-OLDEST = "redis-6.2"
-"""The oldest server that is supported: it knows no functions."""
+OLDEST, NEWEST = "redis-6.2", "redis-8.0"
+"""The oldest server that is supported, which knows no functions, and the newest Redis. The newest
+Valkey is the embedded one.
+"""
 
 UNITS = "unit"
 """Where all tests are of the quick part."""
@@ -46,44 +48,54 @@ UNITS = "unit"
 QUICK_FOLDERS = {UNITS, "integration", "ledger", "contrib", "acceptance", "browser"}
 """Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
 
-DIFFERS = {
-    f"test_{name}"
-    for name in (
-        "bridge", "checks", "functions", "rights", "running", "series_store", "states", "store",
-    )
-}  # fmt: skip
-"""The modules of tests/integration whose result a server between two others could change."""
+
+def _modules(*names: str) -> set[str]:
+    return {f"test_{name}" for name in names}
 
 
-ALIKE = {f"test_{name}" for name in ("embedding", "handler_processes", "handlers_log")}
-"""Those whose result no server could change: one server is enough, and the quick part has it."""
+EVERYWHERE = _modules("bridge", "functions", "running")
+"""The modules of tests/integration that run on every server: what the product does, in short."""
+
+AT_THE_ENDS = _modules("checks", "rights", "series_store", "states", "store")
+"""Those whose result a version could change: the newest of each kind and the oldest are enough."""
+
+ON_ONE = _modules("embedding", "handler_processes", "handlers_log", "log", "suspending", "timeouts")
+"""Those about the listener's own process, in which no server differs from another."""
+
+
+def _suits(server: str, path: Path) -> bool:
+    """Whether a module of tests/integration runs on a server beside others."""
+    if path.stem in EVERYWHERE:
+        # A container differs from a server of its kind in how it is reached, and in nothing else.
+        return server != DOCKER or path.stem == "test_bridge"
+    if path.stem in AT_THE_ENDS:
+        return server in {EMBEDDED, OLDEST, NEWEST}
+    return server == EMBEDDED or (server == OLDEST and path.stem not in ON_ONE)
 
 
 def _quick_servers_for(path: Path) -> list[str]:
-    return QUICK if path.stem in DIFFERS else QUICK[:1]
+    return [name for name in QUICK if _suits(name, path)] or QUICK[:1]
 
 
 def _servers_for(path: Path) -> list[str]:
-    """What differs from server to server runs on all, and all else on the newest and the oldest."""
+    """The embedded server runs all; another server what it could change."""
     folder = path.parent.name
     if PART == "quick":
         return _quick_servers_for(path)
     if folder == "integration":
-        # A container differs from a server of its kind in how it is reached, and in nothing else.
-        found = [name for name in NAMES if name != DOCKER or path.stem == "test_bridge"]
-        if path.stem in ALIKE:
-            return found[:1]
-        if path.stem in DIFFERS or not PART:
-            return found
-        return [name for name in found if name in {EMBEDDED, OLDEST}]
+        return [name for name in NAMES if _suits(name, path) or not PART]
     if folder == "conformance":
         wanted = {*FEW, OLDEST} if EMBEDDED in NAMES else {OLDEST}
         return [name for name in NAMES if name in wanted]
     return FEW if ROUNDS > 1 or (folder == "machine" and not PART) else FEW[:1]
 
 
-def _databases() -> tuple[str, ...]:
-    return (databases.SQLITE,) if PART == "quick" else databases.NAMES
+def _databases_for(path: Path) -> list[str]:
+    if PART == "quick":
+        return [databases.SQLITE]
+    # Django's driver for MySQL, mysqlclient, is not among the tests' own.
+    without = {databases.MARIADB} if path.parent.name == "contrib" else set()
+    return [name for name in databases.NAMES if name not in without]
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:
@@ -114,7 +126,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = _servers_for(metafunc.definition.path)
         metafunc.parametrize("shared_server", names, indirect=True, scope="session")
     if "shared_database" in metafunc.fixturenames:
-        metafunc.parametrize("shared_database", _databases(), indirect=True, scope="session")
+        names = _databases_for(metafunc.definition.path)
+        metafunc.parametrize("shared_database", names, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
