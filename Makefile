@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Of each fault test on each server.
 ROUNDS ?= 20
+# Of the machine, and of each property test.
+EXAMPLES ?= 3000
 # Of a soak.
 MINUTES ?= 15
 KILLS ?= 10000
@@ -33,8 +35,9 @@ test-all: test test-rest test-pythons test-lowest  ## All tests, against every s
 test-rest: $(VENV)/.dev $(VENV)/fast/hiredis $(SITE)/.made  ## Those that `make test` leaves out
 	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(ARGS)
 
-machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
-	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
+machine: $(VENV)/.dev  ## Long random sequences of operations, against the model; and the property tests at length
+	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/machine -q $(ARGS)
+	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/unit -q -m hypothesis --timeout 900 $(ARGS)
 
 faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/reference/faults.md
 	@ROUNDS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)

@@ -16,6 +16,7 @@ from tests.kit.cron_model import FIRST_YEAR, LAST_YEAR, ClockChange, changes_of,
 
 MINUTE = 60_000
 ZONES = sorted(zoneinfo.available_timezones() - {"localtime", "Factory"})
+EXAMPLES = 2 * settings().max_examples
 AROUND = 300
 """Minutes on each side of a change of the clock: further than any of them goes."""
 TRICKY = [
@@ -92,7 +93,7 @@ def moments(draw: st.DrawFn) -> tuple[str, int]:
     return zone, minute_of(draw(years))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(expressions, moments())
 @example("0 */3 * * *", ("Australia/Lord_Howe", minute_of(datetime(2026, 10, 3, 16, tzinfo=UTC))))
 def test_ticks_are_those_of_debian(expression: str, place: tuple[str, int]) -> None:
@@ -102,7 +103,7 @@ def test_ticks_are_those_of_debian(expression: str, place: tuple[str, int]) -> N
     assert ticks(expression, zone, first, last) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES)
 @given(expressions, moments(), st.integers(-AROUND * MINUTE, AROUND * MINUTE))
 def test_a_tick_is_the_first_after_any_moment(
     expression: str, place: tuple[str, int], beyond: int
