@@ -51,8 +51,8 @@ class GroupOperations(MakingOperations):
         resumes it before starts it before; whoever cancels it, cancels only it.
 
         A member has ended when it has succeeded, or was cancelled. One that has failed: with
-        `on_failed="wait"`, the group waits until it runs again and succeeds, or is cancelled or
-        purged; with `"run"` it has ended; with `"cancel"` it cancels the group.
+        `on_failed="wait"`, the group waits until it runs again and succeeds, or is purged, or the
+        group is cancelled; with `"run"` it has ended; with `"cancel"` it cancels the group.
 
         A producer that died half-way repeats its call: what was made is not made again, even if it
         has ended and is forgotten. So is a group's name taken until a day after its end. Returns

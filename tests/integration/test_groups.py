@@ -30,7 +30,7 @@ from expirebridge.errors import MoveRefused
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, groups, migration, reconciling
+from expirebridge.store.commands import claiming, groups, migration, producing, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.logs import Log
 from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
@@ -216,6 +216,18 @@ def test_who_purges_a_failed_member_gives_it_up(store: Store, bridge: Bridge) ->
     assert counted(bridge) == (1, 1, 0, 0, 0)
 
 
+@pytest.mark.parametrize("on_failed", ["wait", "run"])
+def test_a_member_is_purged_once(store: Store, bridge: Bridge, on_failed: str) -> None:
+    make(bridge, 2, on_failed=on_failed)
+    end(store, "failed", "g@g0")
+    for _ in range(2):
+        bridge.purge_failed(["g@g0"])
+    given_up = on_failed == "wait"
+    assert counted(bridge) == (2, 1, 0, int(not given_up), int(given_up))
+    bridge.run_now("g@g0")
+    assert counted(bridge) == (2, 2, 0, 0, 0)
+
+
 def test_a_failed_member_that_was_forgotten_is_waited_for(
     store: Store, bridge: Bridge, client: redis.Redis
 ) -> None:
@@ -259,6 +271,15 @@ def test_a_failed_member_cancels_the_group_if_it_is_to(store: Store, bridge: Bri
     assert read(bridge).ended is not None
 
 
+def test_a_member_that_fails_after_the_end_cancels_nothing(store: Store, bridge: Bridge) -> None:
+    make(bridge, 1, on_failed="cancel")
+    end(store)
+    bridge.run_now("g@g0")
+    end(store, "failed", "g@g0")
+    assert counted(bridge) == (1, 0, 0, 1, 0)
+    assert read(bridge).state is GroupState.ENDED
+
+
 async def test_listeners_cancel_the_members_of_a_cancelled_group(
     settings: Settings, bridge: Bridge
 ) -> None:
@@ -290,6 +311,50 @@ def test_a_cancelled_group_has_no_follow_up(store: Store, bridge: Bridge) -> Non
     assert state_of(store, "g@then") is State.CANCELLED
     with pytest.raises(GroupClosed, match="group 'g' takes no more members"):
         bridge.make_tasks(items(1), group="g")
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_cancelled_group_waits_for_no_failed_member(
+    store: Store, bridge: Bridge, *, is_before: bool
+) -> None:
+    make(bridge, 2)
+    claim(store)
+    settle(store, Settlement("g@g1", "t", "succeeded"))
+    steps = [
+        lambda: settle(store, Settlement("g@g0", "t", "failed")),
+        lambda: bridge.cancel_group("g"),
+    ]
+    for step in steps if is_before else steps[::-1]:
+        step()
+    assert counted(bridge) == (2, 0, 1, 0, 1)
+    assert read(bridge).ended is not None
+    assert state_of(store, "g@then") is State.CANCELLED
+    bridge.run_now("g@g0")
+    assert counted(bridge) == (2, 1, 1, 0, 0)
+
+
+def test_a_cancelled_group_resumes_nothing(store: Store, bridge: Bridge) -> None:
+    """Its follow-up was not paused when it was cancelled, and then somebody paused it."""
+    bridge.make_group("g", items(1), then=THEN)
+    claim(store)
+    bridge.reschedule("g@then", 60)
+    bridge.cancel_group("g")
+    bridge.pause("g@then")
+    settle(store, Settlement("g@g0", "t", "succeeded"))
+    assert read(bridge).ended is not None
+    assert state_of(store, "g@then") is State.PAUSED
+
+
+def test_nobody_goes_on_to_cancel_a_group_that_is_gone(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1, on_failed="cancel")
+    end(store, "failed")
+    assert sweep(store).stopping == ["g"]
+    forget_group(store, client)
+    with pytest.raises(GroupNotFound):
+        bridge.cancel_group("g")
+    assert sweep(store).stopping == []
 
 
 def test_a_cancelled_member_has_ended(store: Store, bridge: Bridge) -> None:
@@ -384,6 +449,37 @@ def test_members_of_an_earlier_group_of_that_name_make_way(
     forget_group(store, client)
     assert make(bridge, 2).left == 2
     assert (state_of(store, "g@g0"), state_of(store, "g@then")) == ("pending", "paused")
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_a_resent_call_finds_its_member_after_its_end(
+    store: Store, bridge: Bridge, outcome: str
+) -> None:
+    make(bridge, 0, close=False)
+    call = producing.make([new("g@g0")])
+    for _ in range(2):
+        [made] = store.run(call)
+        assert made.outcome is Outcome.CREATED
+        if made.state is State.PENDING:
+            end(store, outcome)
+    is_failed = outcome == "failed"
+    assert counted(bridge) == (1, int(is_failed), int(not is_failed), int(is_failed), 0)
+
+
+def test_a_call_that_is_refused_makes_no_member(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1, close=False)
+    client.set("g@g5:?mail.send?[]", 0, px=60_000)
+    hint = reconciling.KeyEvent(
+        b"g@g5:?mail.send?[]", "g@g5", b"mail.send?[]", reconciling.EventKind.LIVE
+    )
+    store.run(reconciling.adopt([hint], Settings()))
+    with pytest.raises(TaskExists):
+        bridge.make_task("mail.send", delay=0, id="g@g5")
+    assert read(bridge).total == 1
+    bridge.make_task("mail.send", delay=0, id="g@g5", if_exists="keep")
+    assert read(bridge).total == 2
 
 
 def test_a_member_can_be_replaced(store: Store, bridge: Bridge) -> None:

@@ -7,8 +7,8 @@
 -- `<group>@g<number>`; its follow-up is the task `<group>@then`, which is paused until then. The hash `group:<name>`:
 --   made, ended   when it was made, and when its last member ended, in ms
 --   definition    a digest of what it was made with
---   on_failed     what a failed member does: 'wait' (it has not ended: it is to be run again), 'run' (it has ended),
---                 or 'cancel' (the group is cancelled)
+--   on_failed     what a failed member does: 'wait' (it has not ended: it is to be run again, unless the group is
+--                 cancelled), 'run' (it has ended), or 'cancel' (the group is cancelled)
 --   left          members that have not ended
 --   succeeded, failed, cancelled   members that are in these states, or were when their records were forgotten
 --   next          one more than the highest number that was given out
@@ -48,8 +48,9 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
   local function complete(name, move)
     redis.call('HSET', group_key(name), 'ended', now)
     redis.call('ZADD', state_set('groups'), now + KEPT, name)
-    local id = redis.call('HGET', group_key(name), 'then')
-    local record = paused_follow_up(id)
+    local known = redis.call('HMGET', group_key(name), 'then', 'stopped')
+    local id = known[1]
+    local record = not known[2] and paused_follow_up(id)
     if not record then return end
     local timer = read_timer(id, record)
     local due = type(timer) == 'number' and timer or due_of(id, record)
@@ -77,7 +78,9 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     local was = bits_of(name, number)
     if was == NOT_MADE then return end
     local is = FINISHED[state] and ENDED or OPEN
-    if state == 'failed' and group[1] == 'wait' then is = FAILED end
+    if state == 'failed' and group[1] == 'wait' then
+      if group[4] then state = 'cancelled' else is = FAILED end
+    end
     set_bits(name, number, is)
     if was == FAILED then
       redis.call('HINCRBY', group_key(name), 'failed', -1)
@@ -89,13 +92,19 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     if is ~= OPEN then redis.call('HINCRBY', group_key(name), state, 1) end
     local more = (was == ENDED and 1 or 0) - (is == ENDED and 1 or 0)
     local left = more ~= 0 and redis.call('HINCRBY', group_key(name), 'left', more)
-    if state == 'failed' and group[1] == 'cancel' and not group[4] then
+    if state == 'failed' and group[1] == 'cancel' and not group[3] and not group[4] then
       stop(name, id .. ' failed', move)
     elseif left == 0 and group[2] and not group[3] then
       complete(name, move)
     end
   end
 
+  -- Ends a failed member that its group waits for: it counts as cancelled.
+  local function give_up(id, move)
+    local name, number = string.match(id, MEMBER_ID)
+    if name and bits_of(name, number) == FAILED then note(id, 'failed', 'cancelled', move) end
+  end
+
   return { NOT_MADE = NOT_MADE, OPEN = OPEN, FAILED = FAILED, ENDED = ENDED, bits_of = bits_of, set_bits = set_bits,
-    note = note, complete = complete, stop = stop }
+    note = note, give_up = give_up, complete = complete, stop = stop }
 end)()

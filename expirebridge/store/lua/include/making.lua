@@ -150,19 +150,21 @@ local function make_member(id, item, nonce, name, number)
   if not group or group.err or not group[1] then return MADE.no_group, item.due, 'pending', item end
   local was = groups.bits_of(name, number)
   if was == groups.ENDED then
-    local old = read(id)
-    return item.if_exists == 'keep' and MADE.kept or MADE.exists, now, old and old.state or 'succeeded', old or item
+    local old = read(id, { 'nonce' })
+    if not answered(old, nonce) then
+      return item.if_exists == 'keep' and MADE.kept or MADE.exists, now, old and old.state or 'succeeded', old or item
+    end
   end
   local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
   if was == groups.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
   local code, due, state, task = make_alone(id, item, nonce)
-  if was == groups.NOT_MADE then
+  if was == groups.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs then
     groups.set_bits(name, number, groups.OPEN)
     redis.call('HINCRBY', group_key(name), 'left', 1)
     if tonumber(number) >= tonumber(group[3]) then
       redis.call('HSET', group_key(name), 'next', string.format('%.0f', number + 1))
     end
-  elseif was == groups.FAILED and code == MADE.created then
+  elseif was == groups.FAILED and state == 'pending' then
     groups.note(id, 'failed', 'pending', move)
   end
   return code, due, state, task

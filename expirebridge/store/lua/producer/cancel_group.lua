@@ -20,9 +20,9 @@ local function cancel_some()
   local next, from = tonumber(known[1]), tonumber(known[2])
   local to = math.min(from + most, next)
   for number = from, to - 1 do
-    if groups.bits_of(name, string.format('%.0f', number)) == groups.OPEN then
-      cancel_task(string.format('%s@g%.0f', name, number), '', keep)
-    end
+    local id, bits = string.format('%s@g%.0f', name, number), groups.bits_of(name, string.format('%.0f', number))
+    if bits == groups.OPEN then cancel_task(id, '', keep) end
+    if bits == groups.FAILED then groups.give_up(id, move) end
   end
   redis.call('HSET', group_key(name), 'cancelled_to', to)
   if to < next then return MORE end
@@ -31,7 +31,10 @@ local function cancel_some()
 end
 
 local group = redis.call('HMGET', group_key(name), 'on_failed', 'stopped', 'ended')
-if not groups or not group[1] then return NONE end
+if not groups or not group[1] then
+  redis.call('ZREM', state_set('stopping'), name)
+  return NONE
+end
 if group[3] then
   redis.call('ZREM', state_set('stopping'), name)
   return group[2] and ALL or ENDED

@@ -21,7 +21,7 @@ local function purge(id)
   if record.state ~= 'failed' then return FINISHED_BEFORE end
   local ended = tonumber(record.ended) or 0
   redis.call('ZADD', state_set('failed'), math.max(now, ended + LATE_EVENTS), id)
-  if groups then groups.note(id, 'failed', 'cancelled', move) end -- its group does not wait for it
+  if groups then groups.give_up(id, move) end -- its group does not wait for it
   return DONE
 end
 
