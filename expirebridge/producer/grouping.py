@@ -72,7 +72,7 @@ class GroupOperations(MakingOperations):
         yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
         begun = yield from self._begin(name, on_failed, len(members), follow_up)
         group = yield from groups.get_group(name)
-        if begun is groups.BeginCode.MADE or (group is not None and not group.closed):
+        if begun is groups.MakeGroupCode.MADE or (group is not None and not group.closed):
             yield from self._make_all(members)
             if close:
                 yield from groups.close_group(name)
@@ -125,21 +125,21 @@ class GroupOperations(MakingOperations):
 
     def _begin(
         self, name: str, on_failed: OnFailed, count: int, then: NewTask | None
-    ) -> Steps[groups.BeginCode]:
+    ) -> Steps[groups.MakeGroupCode]:
         """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
         made_with = (on_failed, then and (then.call, then.when, sorted(then.fields.items())))
         digest = sha1(repr(made_with).encode(), usedforsecurity=False).hexdigest()
         if then is not None:
             then = yield from self._writer.write(then)
             self._announce([then])
-        begun = yield from groups.begin_group(
+        begun = yield from groups.make_group(
             name, on_failed=on_failed, definition=digest, count=count, then=then
         )
-        if begun.code is groups.BeginCode.DIFFERS:
+        if begun.code is groups.MakeGroupCode.DIFFERS:
             raise GroupDiffers(name)
-        if begun.code is groups.BeginCode.TAKEN:
+        if begun.code is groups.MakeGroupCode.TAKEN:
             raise TaskExists(name + FOLLOW_UP, "not finished")
-        if then is not None and begun.code is groups.BeginCode.MADE:
+        if then is not None and begun.code is groups.MakeGroupCode.MADE:
             self._made(then, _reply_of(then, begun))
             if self._unknown.warns:
                 yield from self._unknown.warn([split_call(then.call)[0]])
@@ -169,7 +169,7 @@ class GroupOperations(MakingOperations):
         return group
 
 
-def _reply_of(then: NewTask, begun: groups.BeginReply) -> MakeReply:
+def _reply_of(then: NewTask, begun: groups.MakeGroupReply) -> MakeReply:
     """The reply about a follow-up, as if `make_task` had made it."""
     args = then.fields.get("args", split_call(then.call)[1])
     return MakeReply(

@@ -21,7 +21,10 @@ _FOLDER = resources.files(__package__) / "lua" / "functions"
 _USAGE = re.compile(r"\A((?:-- .+\n)+)")
 _VERSION = re.compile(r"^-- version: (?P<version>\S+)$", re.MULTILINE)
 
-NAMES = ("make", "cancel", "reschedule", "pause", "resume", "run_now", "get")
+NAMES = (
+    "make", "cancel", "reschedule", "pause", "resume", "run_now", "get",
+    "make_group", "close_group", "cancel_group", "get_group",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,23 @@ def test_a_task_is_steered(stage: Stage, ask: Ask, name: str) -> None:
     assert ask("get", f"{name}-none") == [""]
 
 
+def test_a_follow_up_runs_when_all_members_have(stage: Stage, ask: Ask, name: str) -> None:
+    assert ask("make_group", name, "then", "acts.note", '["é", 1]', "delay", 10) == ["made"]
+    for number in range(3):
+        made = ask("make", "acts.note", f"[{number}]", 60, "id", f"{name}@g{number}")
+        assert made[:2] == ["created", f"{name}@g{number}"]
+    until(lambda: all(stage.runs(f"{name}@g{number}") for number in range(3)))
+    assert stage.runs(f"{name}@then") == []  # the group is open
+    assert ask("close_group", name) == ["closed"]
+    assert ask("make", "acts.note", "[]", 60, "id", f"{name}@g3") == ["closed", f"{name}@g3"]
+    assert stage.ran(f"{name}@then").args == ["é", 1]
+    shown = ask("get_group", name)
+    told = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert (told["state"], told["total"], told["succeeded"]) == ("ended", "3", "3")
+    assert ask("cancel_group", name) == ["ended"]
+    assert ask("get_group", f"{name}-none") == [""]
+
+
 def test_bad_input_is_answered_with_its_reason(ask: Ask) -> None:
     with pytest.raises(ReplyError, match="EXPIREBRIDGE_INVALID args: not JSON"):
         ask("make", "acts.note", "[1", HOUR)

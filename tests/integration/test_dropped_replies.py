@@ -1042,7 +1042,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
 
 
 GROUPS = (
-    "begin_group", "reserve_members", "close_group", "cancel_group", "get_group", "list_groups",
+    "make_group", "reserve_members", "close_group", "cancel_group", "get_group", "list_groups",
 )  # fmt: skip
 
 

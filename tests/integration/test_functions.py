@@ -14,6 +14,7 @@ from expirebridge import Bridge, State
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask
 from expirebridge.model.keys import check_args
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store import function_library
 from expirebridge.store.client import Store
@@ -147,6 +148,128 @@ def test_calls_in_one_transaction_are_calls_of_their_own(
     found = bridge.get("a")
     assert found is not None
     assert found.state is State.PAUSED
+
+
+# Groups
+
+
+def test_a_group_runs_its_follow_up_once(
+    ask: Ask, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    began = ("make_group", "g", "then", "f.report", "[7]", "DELAY", 5_000, "on_failed", "run")
+    assert [ask(*began), ask(*began)] == ["made", "there"]
+    assert ask(*began[:-1], "wait") == "differs"
+    members = [("make", "f.g", "[]", 0, "id", f"g@g{n}", "if_exists", "keep") for n in range(2)]
+    assert [ask(*member)[0] for member in members * 2] == ["created"] * 2 + ["kept"] * 2
+    assert fields(ask("get_group", "g")) | {"made": "-"} == {
+        "name": "g", "state": "open", "total": "2", "left": "2", "succeeded": "0", "failed": "0",
+        "cancelled": "0", "on_failed": "run", "made": "-", "then": "g@then",
+    }  # fmt: skip
+    assert [ask("close_group", "g"), ask("close_group", "g")] == ["closed", "closed"]
+    assert ask("make", "f.g", "[]", 0, "id", "g@g2") == ["closed", "g@g2"]
+    settle(store, *(Settlement(t.id, t.token, "failed") for t in claim(store).tasks))
+    told = fields(ask("get_group", "g"))
+    assert (told["state"], told["total"], told["left"], told["failed"]) == ("ended", "2", "0", "2")
+    assert 0 < client.pttl("g@then:?f.report?[7]") <= 5_000
+    bridge.run_now("g@then")
+    [follow_up] = claim(store).tasks
+    assert (follow_up.id, follow_up.func, follow_up.args) == ("g@then", "f.report", b"[7]")
+    assert ask(*members[0])[0] == "kept"
+    assert [ask("cancel_group", "g"), ask(*began)] == ["ended", "there"]
+
+
+def test_a_group_of_a_function_is_one_of_a_bridge(ask: Ask, bridge: Bridge) -> None:
+    ask("make_group", "g", "then", "f.report", "[7]")
+    ask("make", "f.g", "[]", 60_000, "id", "g@g4")
+    [added] = bridge.make_tasks([{"func": "f.g", "delay": 60}], group="g")
+    assert added.id == "g@g5"
+    group = bridge.get_group("g")
+    assert group is not None
+    assert (group.state, group.total, group.then) == ("open", 2, "g@then")
+    found = bridge.get("g@then")
+    assert found is not None
+    assert (found.func, found.args, found.state) == ("f.report", [7], State.PAUSED)
+
+
+def test_a_group_waits_for_a_failed_member(ask: Ask, store: Store) -> None:
+    ask("make_group", "g")
+    ask("make", "f.g", "[]", 0, "id", "g@g0")
+    ask("close_group", "g")
+    [task] = claim(store).tasks
+    settle(store, Settlement(task.id, task.token, "failed"))
+    told = fields(ask("get_group", "g"))
+    assert (told["state"], told["total"], told["left"], told["failed"]) == ("closed", "1", "1", "1")
+    assert "then" not in told
+
+
+def test_a_group_is_cancelled_a_hundred_at_a_time(ask: Ask, bridge: Bridge) -> None:
+    bridge.make_group("g", [{"func": "f.g", "delay": 60}] * 150)
+    assert [ask("cancel_group", "g") for _ in range(3)] == ["more", "cancelled", "cancelled"]
+    told = fields(ask("get_group", "g"))
+    assert (told["state"], told["cancelled"], told["left"]) == ("cancelled", "150", "0")
+    assert int(told["stopped"]) <= int(told["ended"])
+
+
+def test_where_there_is_no_group_of_that_name(ask: Ask, bridge: Bridge) -> None:
+    for _ in range(2):
+        assert ask("get_group", "g") is None
+        assert [ask("close_group", "g"), ask("cancel_group", "g")] == ["not found"] * 2
+        assert ask("make", "f.g", "[]", 0, "id", "g@g0") == ["no group", "g@g0"]
+        bridge.make_group("other")  # the database has groups then
+    bridge.make_task("f.g", delay=60, id="g@then")
+    assert ask("make_group", "g", "then", "f.g", "[]") == "taken"
+    assert ask("get_group", "g") is None
+
+
+def test_long_arguments_of_a_follow_up_are_in_its_record(ask: Ask, bridge: Bridge) -> None:
+    args = orjson.dumps(["x" * 600]).decode()
+    assert [ask("make_group", "g", "then", "f.g", args) for _ in range(2)] == ["made", "there"]
+    assert ask("make_group", "g", "then", "f.g", args.replace("x", "y")) == "differs"
+    found = bridge.get("g@then")
+    assert found is not None
+    assert (found.args, found.key) == (["x" * 600], b"g@then:?f.g?@")
+
+
+REFUSED_GROUPS = [
+    ((), "write: expirebridge_make_group 1 <prefix> <name> [then"),
+    (("a b",), "group=a b: a group's name has 1 to 100"),
+    (("a@g0",), "group=a@g0: a group's name has"),
+    (("x" * 101,), "a group's name has 1 to 100"),
+    (("g", "then", "f.g"), "write: expirebridge_make_group"),
+    (("g", "then"), "write: expirebridge_make_group"),
+    (("g", "then", "g", "[]"), "func=g: write module.function"),
+    (("g", "then", "f.g", "[1"), "args: not JSON"),
+    (("g", "then", "f.g", "[]", "delay", "@5"), "delay=@5: write milliseconds from"),
+    (("g", "then", "f.g", "[]", "delay", "1d"), "when=1d: write milliseconds"),
+    (("g", "delay", "5"), "delay: it goes with then"),
+    (("g", "on_failed", "stop"), "on_failed=stop: one of wait, run, cancel"),
+    (("g", "close", "1"), "close is no option; there are then, delay, on_failed"),
+]
+
+
+def test_a_bad_group_is_refused_with_the_reason(ask: Ask, client: redis.Redis) -> None:
+    for words, reason in REFUSED_GROUPS:
+        with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID") as refused:
+            ask("make_group", *words)
+        assert reason in str(refused.value)
+    for name in ("close_group", "cancel_group", "get_group"):
+        with pytest.raises(redis.ResponseError, match="a group's name has"):
+            ask(name, "a@b")
+    assert client.dbsize() == 0
+
+
+def test_a_group_of_another_partition_is_refused(ask: Ask, bridge: Bridge) -> None:
+    bridge.create_partitions(4)
+    layout = PartitionLayout("expirebridge", 4)
+    for name in ("a", "b", "c", "d", "e", "f", "g", "h"):
+        mine = layout.partition_of(name)
+        prefixes = [layout.prefix_of(number) for number in range(4)]
+        assert ask("make_group", name, prefix=prefixes[mine]) == "made"
+        assert ask("make", "f.g", "[]", 0, "id", f"{name}@g0", prefix=prefixes[mine])
+        with pytest.raises(redis.ResponseError, match=f"group={name}: it belongs to another part"):
+            ask("make_group", name, prefix=prefixes[mine - 1])
+    assert len(bridge.list_groups().groups) == 8
+    assert {group.total for group in bridge.list_groups().groups} == {1}
 
 
 def test_long_arguments_are_in_the_record(ask: Ask, bridge: Bridge) -> None:
@@ -304,6 +427,6 @@ def test_a_script_that_is_put_together_by_hand_works(bridge: Bridge, client: red
     assert by_hand(client, "put_off", "", 30_000, "a", "nobody") == [1, 5]
     assert by_hand(client, "beat", "watched") == 1
     assert by_hand(client, "count", 10_000) == [2, 0, 0, 0, 0, 0, 0, 0, 0]
-    [cursor, looked_at, (id, key, *_), _] = by_hand(client, "list", "pending", "", "", "0", 10)
+    [cursor, looked_at, (id, key, *_), _] = by_hand(client, "list", "pending", "", "", "0", 10, "")
     assert (cursor, looked_at, id, key) == (b"0", 2, b"watched", b"watched:?mail.send?[42]")
     assert client.pttl("a:?mail.send?[42]") > 60_000

@@ -30,6 +30,8 @@ def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
     assert flags == {
         "make": (), "reschedule": (), "pause": (), "resume": (),
         "cancel": ("allow-oom",), "run_now": ("allow-oom",), "get": ("no-writes",),
+        "make_group": (), "close_group": ("allow-oom",), "cancel_group": ("allow-oom",),
+        "get_group": ("no-writes",),
     }  # fmt: skip
     for name, given in flags.items():
         listed = ", ".join(f"'{flag}'" for flag in given)

@@ -10,8 +10,8 @@ from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import text
 
 
-class BeginCode(IntEnum):
-    """The result of beginning a group."""
+class MakeGroupCode(IntEnum):
+    """The result of making a group."""
 
     MADE = 1
     THERE = 2  # it was made before, with the same arguments
@@ -19,10 +19,10 @@ class BeginCode(IntEnum):
     TAKEN = 4  # an unfinished task has the id of its follow-up
 
 
-class BeginReply(NamedTuple):
+class MakeGroupReply(NamedTuple):
     """The reply about a new group, and its follow-up."""
 
-    code: BeginCode
+    code: MakeGroupCode
     now: int
     """The server's time, in ms."""
     due: int = 0
@@ -31,17 +31,17 @@ class BeginReply(NamedTuple):
     """Its trigger key."""
 
 
-def begin_group(
+def make_group(
     name: str, *, on_failed: OnFailed, definition: str, count: int, then: NewTask | None
-) -> Command[BeginReply]:
+) -> Command[MakeGroupReply]:
     """Make a group, and its paused follow-up. `count` numbers of members are given out.
 
     `definition` is a digest by which a repeated call is told from another group of that name.
     """
     item = then.encode() if then is not None else ()
     return script(
-        "begin_group", name, on_failed, definition, count, *item, route=OfId(name),
-        read=lambda reply: BeginReply(BeginCode(reply[0]), *reply[1:]),
+        "make_group", name, on_failed, definition, count, *item, route=OfId(name),
+        read=lambda reply: MakeGroupReply(MakeGroupCode(reply[0]), *reply[1:]),
     )  # fmt: skip
 
 

@@ -4,9 +4,10 @@
 -- Makes a task: record, place and timer, all or nothing.
 --
 -- returns  outcome ('created', 'kept', 'exists', 'replaced', 'extended' or 'differs'), id, trigger
---          key, due in ms
+--          key, due in ms; or of a member that its group does not take 'no group' or 'closed', id
 local IF_EXISTS = { reject = true, keep = true, replace = true, extend = true }
-local OUTCOMES = { 'created', 'kept', 'exists', 'replaced', 'extended', 'differs' }
+local OUTCOMES = { 'created', 'kept', 'exists', 'replaced', 'extended', 'differs', 'no group', 'closed' }
+local NO_GROUP = 7 -- from here on, nothing has the id
 -- The record's fields that a caller can give, and how each is checked.
 local FIELDS = {
   tags = check_tags,
@@ -69,5 +70,7 @@ end
 
 local function tell(reply, argv)
   local due, name, rest = reply[2], reply[3], reply[4]
-  return { rest and OUTCOMES[rest[1]] or 'created', argv[3], name, due }
+  local code = rest and rest[1] or 1
+  if code >= NO_GROUP then return { OUTCOMES[code], argv[3] } end
+  return { OUTCOMES[code], argv[3], name, due }
 end

@@ -38,15 +38,26 @@ local function partition_of(id)
   return math.floor(crc % 16384 * partitions / 16384)
 end
 
+local function check_partition(what, id)
+  if partitions > 1 and partition_of(id) ~= partition_of(tag) then
+    refuse(what .. '=' .. short(id) .. ': it belongs to another partition than the prefix; `expirebridge key '
+      .. 'ID FUNC ARGS` shows the tag')
+  end
+  return id
+end
+
 local function check_id(id)
   if #id > 128 or not string.find(id, '^[%w_.:@-]+$') then
     refuse('id=' .. short(id) .. ': an id has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ -')
   end
-  if partitions > 1 and partition_of(id) ~= partition_of(tag) then
-    refuse('id=' .. short(id) .. ': it belongs to another partition than the prefix; `expirebridge key '
-      .. 'ID FUNC ARGS` shows the tag')
+  return check_partition('id', id)
+end
+
+local function check_group(name)
+  if #name > 100 or not string.find(name, '^[%w_.:-]+$') then
+    refuse('group=' .. short(name) .. ': a group\'s name has 1 to 100 characters from A-Z a-z 0-9 and _ . : -')
   end
-  return id
+  return check_partition('group', name)
 end
 
 local function check_func(func)
