@@ -1,8 +1,8 @@
 """The command `expirebridge`.
 
 Exit codes: 0 done; 1 the server failed or refused the call, or the handlers cannot be used; 2 wrong
-input; 3 the task does not exist, or its state does not allow the change, or compat found tasks that
-would fail; 4 a listener is stuck and must be replaced; 5 the doctor found an error.
+input; 3 the task or group does not exist, or its state does not allow the change, or compat found
+tasks that would fail; 4 a listener is stuck and must be replaced; 5 the doctor found an error.
 """
 
 import logging
@@ -19,6 +19,7 @@ from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, as_t
 from expirebridge.cli.output import end, leave
 from expirebridge.errors import (
     ExpirebridgeError,
+    GroupNotFound,
     InvalidSetting,
     InvalidTask,
     ListenerStuck,
@@ -42,6 +43,7 @@ PANELS = {
         "run": "tasks.run",
         "edit": "edit.edit",
         "failed": "failed.group",
+        "groups": "groups.group",
         "series": "series.group",
         "ledger": "ledger.group",
     },
@@ -120,8 +122,9 @@ def application(words: Iterable[str] = COMMANDS) -> typer.Typer:
         rich_markup_mode=None,  # it would read [server] and [default: ...] as markup
         epilog="Exit codes: 0 done; 1 the server failed or refused the call, or the handlers "
         "cannot be used; 2 wrong input; "
-        "3 the task does not exist, or its state does not allow the change, or compat found tasks "
-        "that would fail; 4 a listener is stuck and must be replaced; 5 the doctor found an error.",
+        "3 the task or group does not exist, or its state does not allow the change, or compat "
+        "found tasks that would fail; 4 a listener is stuck and must be replaced; 5 the doctor "
+        "found an error.",
     )
     app.callback()(_root)
     for word in words:
@@ -178,7 +181,7 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
         application(asked_for(words))(args=words, prog_name=name)
     except ListenerStuck as error:
         end(error, STUCK)
-    except TaskExists as error:
+    except (TaskExists, GroupNotFound) as error:
         end(error, NOT_POSSIBLE)
     except InvalidTask as error:
         end(error, BAD_INPUT)

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from expirebridge.errors import ServerError
 from expirebridge.model.durations import human
+from expirebridge.model.group import Group
 from expirebridge.model.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
 
 # How the process of a command ends.
@@ -220,8 +221,11 @@ def task_as_data(task: Task) -> dict[str, Any]:
     return data
 
 
-def task_as_fields(task: Task) -> list[tuple[str, str]]:
-    """A task as names and values for people, without the fields that are empty."""
+def task_as_fields(task: Task, group: Group | None = None) -> list[tuple[str, str]]:
+    """A task as names and values for people, without the fields that are empty.
+
+    `group` is the one to which it belongs.
+    """
     fields: dict[str, str | None] = {
         "id": task.id,
         "state": task.state,
@@ -244,6 +248,7 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
         "outcome": task.outcome,
         "after": task.after,
         "then": task.then,
+        "group": f"{group.name}: {group.state}, {group.progress}" if group is not None else None,
         "history": "\n         ".join(map(_happened, task.history)),
     }
     return [(name, value) for name, value in fields.items() if value]

@@ -43,6 +43,7 @@ from expirebridge.cli.output import (
 )
 from expirebridge.model import keys
 from expirebridge.model.durations import seconds_of
+from expirebridge.model.group import group_of
 from expirebridge.model.task import Change, Listing, State, Task
 from expirebridge.producer.bridge import Bridge
 from expirebridge.producer.listing import MAX_EXAMINED
@@ -264,16 +265,20 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one task.
+    """Show one task; of a member or follow-up of a group also how far that is.
 
     Example: expirebridge show order-17
     """
     with Bridge(url) as bridge:
         task = bridge.get(id)
+        name = group_of(id)
+        group = bridge.get_group(name) if name is not None else None
     if task is None:
         not_possible(f"there is no task {id!r}")
+    elif as_json:
+        print_json(task_as_data(task))
     else:
-        _show(task, as_json=as_json)
+        print_fields(task_as_fields(task, group))
 
 
 def why(
@@ -303,6 +308,7 @@ def list_(
     state: Annotated[State | None, typer.Option(help="Only tasks in this state.")] = None,
     func: Annotated[str | None, typer.Option(help="Only tasks of this handler.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only tasks with this tag.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only members of this group.")] = None,
     due_before: Annotated[
         str | None,
         typer.Option(metavar="WHEN", help="Only tasks due before: 15m (from now), or a time."),
@@ -331,6 +337,8 @@ def list_(
     Example: expirebridge list --state failed --func mail.send
 
     Example: expirebridge list --state pending --due-before 15m --page 2
+
+    Example: expirebridge list --group import-7 --state failed
     """
     if cursor is not None and page > 1:
         raise typer.BadParameter("give either --page or --cursor")
@@ -338,7 +346,7 @@ def list_(
 
         def look() -> Listing:
             listing = bridge.list(
-                state=state, func=func, tag=tag, limit=limit * page, cursor=cursor,
+                state=state, func=func, tag=tag, group=group, limit=limit * page, cursor=cursor,
                 due_before=read_moment(due_before, name="due-before", ahead=True),
                 failed_since=read_moment(failed_since, name="failed-since", ahead=False),
             )  # fmt: skip

@@ -49,6 +49,8 @@ class Group:
     cancelled: int
     then: str | None
     """The id of its follow-up, which is paused until all members have ended."""
+    failed_at: datetime | None
+    """When a member last failed."""
     ended: datetime | None
     """When its last member ended."""
     stopped: datetime | None
@@ -63,10 +65,25 @@ class Group:
             return GroupState.ENDED
         return GroupState.CLOSED if self.closed else GroupState.OPEN
 
+    @property
+    def only_failed_left(self) -> bool:
+        """True if it is closed, and waits for failed members alone: it does not end by itself."""
+        return (
+            self.state is GroupState.CLOSED
+            and self.on_failed == "wait"
+            and 0 < self.left <= self.failed
+        )
+
+    @property
+    def progress(self) -> str:
+        """How far it is, in words: `40 of 100 members left, 2 failed`."""
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return f"{self.left:,} of {self.total:,} members left{failed}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupListing:
-    """A page of groups; those that have not ended come first."""
+    """Groups: those that have not ended, then those that ended last."""
 
     groups: list[Group]
     complete: bool

@@ -18,8 +18,7 @@ from expirebridge.model.task import Outcome, State
 from expirebridge.producer.making import MakingOperations
 from expirebridge.producer.new_task import new_task
 from expirebridge.store.commands import groups
-from expirebridge.store.commands.call import LEFT_OUT, Command, Steps
-from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.call import Command, Steps
 from expirebridge.store.commands.producing import MakeReply, NewTask
 from expirebridge.store.task_records import split_call
 
@@ -108,20 +107,15 @@ class GroupOperations(MakingOperations):
         return groups.get_group(check_group(name))
 
     def list_groups(self, *, limit: int = 100) -> Steps[GroupListing]:
-        """Return up to `limit` groups; in each partition, those that have not ended come first.
+        """Return up to `limit` groups: those that have not ended, then those that ended last.
 
         Raises InvalidTask unless `limit` is a whole number, at least 1.
         """
+        from expirebridge.producer.group_listing import find_groups  # noqa: PLC0415 - not for making tasks
+
         if type(limit) is not int or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
-        found: list[Group] = []
-        pages = Pages(groups.list_groups)
-        while len(found) <= limit and (page := (yield from pages.next())):
-            found += page.groups
-        left_out = yield from LEFT_OUT
-        return GroupListing(
-            groups=found[:limit], complete=len(found) <= limit and not left_out, left_out=left_out
-        )
+        return find_groups(limit)
 
     def _begin(
         self, name: str, on_failed: OnFailed, count: int, then: NewTask | None

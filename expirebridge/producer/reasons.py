@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
+from expirebridge.model.group import Group, group_of
 from expirebridge.model.lacking import NOT_OPENED, Lacking
 from expirebridge.model.lanes import HOLD, DeclaredLimit, QueuePlace
 from expirebridge.model.reason import Reason
 from expirebridge.model.task import HistoryEntry, State, Task, from_ms, to_ms
 from expirebridge.settings import Settings
-from expirebridge.store.commands import fleet, producing
+from expirebridge.store.commands import fleet, groups, producing
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.circumstances import (
     NO_TTL,
@@ -50,17 +51,29 @@ class Situation:
     circumstances: Circumstances
     listeners: Listeners | None = None
     """None unless the task waits for a listener."""
+    group: Group | None = None
+    """The group of which the task is a member, or the follow-up."""
 
     @property
     def task(self) -> Task:
         """The task."""
         return self.circumstances.task
 
+    @property
+    def _awaited(self) -> Group | None:
+        """The group that resumes the task when it ends, if the task is its follow-up."""
+        group = self.group
+        if group is None or group.ended is not None or group.then != self.task.id:
+            return None
+        return group
+
     def reason(self) -> Reason:
         """Return the reason for the state of the task."""
         found = self.circumstances
         if found.task.state is State.PENDING and self.listeners is not None:
             return _waits_for_listener(found, self.listeners)
+        if found.task.state is State.PAUSED and (group := self._awaited) is not None:
+            return _waits_for_group(found, group)
         return _OF_STATE[found.task.state](found)
 
 
@@ -70,11 +83,13 @@ def find_situation(id: str, settings: Settings) -> Steps[Situation | None]:
     found = yield from read_circumstances(id, settings.key_ring)
     if found is None:
         return None
+    name = group_of(id)
+    group = (yield from groups.get_group(name)) if name is not None else None
     if not _needs_listener(found):
-        return Situation(found)
+        return Situation(found, group=group)
     known = yield from fleet.read_fleet(lease)
     counts = yield from producing.count(lease)
-    return Situation(found, Listeners(known, counts.running))
+    return Situation(found, Listeners(known, counts.running), group)
 
 
 def _needs_listener(found: Circumstances) -> bool:
@@ -250,6 +265,20 @@ def _is_paused(found: Circumstances) -> Reason:
     pauses = (one.at for one in reversed(task.history) if one.what in _PAUSES)
     text = f"paused, {_left(task.due - found.now)} before it is due"
     return _reason(found, "paused", text, next(pauses, None), f"expirebridge resume {task.id}")
+
+
+def _waits_for_group(found: Circumstances, group: Group) -> Reason:
+    """It is a follow-up, which its group resumes when it ends."""
+    text = f"waits for group {group.name}: {group.progress}"
+    remedy = f"expirebridge groups show {group.name}"
+    if not group.closed:
+        text = f"{text}; it is open"
+        if not group.left:
+            remedy = f"expirebridge groups close {group.name}"
+    elif group.only_failed_left:
+        text = f"{text}; only failed ones are left"
+        remedy = f"expirebridge list --group {group.name} --state failed"
+    return _reason(found, "group", text, group.created, remedy)
 
 
 def _runs(found: Circumstances) -> Reason:

@@ -78,7 +78,7 @@ def test_the_help_lists_the_exit_codes(url: str) -> None:
         "0 done",
         "1 the server",
         "2 wrong input",
-        "3 the task does not exist",
+        "3 the task or group does not exist",
         "5 the doctor",
     ):
         assert shown in overview

@@ -32,6 +32,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, groups, migration, producing, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.partitions import Partitions
 from tests.kit.logs import Log
 from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
 from tests.kit.witness import PATIENCE, Witness, listening
@@ -172,29 +173,6 @@ def test_it_runs_once_however_often_members_do(
     assert state_of(store, "g@then") is State.SUCCEEDED
 
 
-def test_what_another_client_sets_is_no_member(
-    store: Store, bridge: Bridge, client: redis.Redis
-) -> None:
-    """Neither with a number that was not made, nor with that of one that ended and is forgotten."""
-    make(bridge, 1)
-    end(store)
-    age(client, "succeeded", "g@g0", 1)
-    sweep(store)
-    assert bridge.get("g@g0") is None
-    numbers = client.hgetall("expirebridge:group:g")
-    for number in (0, 1):
-        key = b"g@g%d:?mail.send?[]" % number
-        client.set(key, 0, px=60_000)
-        hint = reconciling.KeyEvent(
-            key, f"g@g{number}", b"mail.send?[]", reconciling.EventKind.LIVE
-        )
-        store.run(reconciling.adopt([hint], Settings()))
-        bridge.reschedule(f"g@g{number}", 0)
-    assert {task.id for task in claim(store).tasks} == {"g@g0", "g@g1", "g@then"}
-    settle(store, *(Settlement(f"g@g{number}", "t", "succeeded") for number in (0, 1)))
-    assert client.hgetall("expirebridge:group:g") == numbers
-
-
 def test_a_resent_settlement_counts_once(store: Store, bridge: Bridge) -> None:
     make(bridge, 2)
     claim(store)
@@ -219,10 +197,17 @@ def test_what_runs_once_more_has_not_ended(store: Store, bridge: Bridge) -> None
 def test_a_group_waits_for_a_failed_member(store: Store, bridge: Bridge) -> None:
     make(bridge, 2)
     claim(store)
-    settle(store, Settlement("g@g0", "t", "failed"), Settlement("g@g1", "t", "succeeded"))
+    settle(store, Settlement("g@g1", "t", "succeeded"))
+    assert (read(bridge).failed_at, read(bridge).only_failed_left) == (None, False)
+    settle(store, Settlement("g@g0", "t", "failed"))
     assert counted(bridge) == (2, 1, 1, 1, 0)
+    assert read(bridge).only_failed_left
+    failed = bridge.get("g@g0")
+    assert failed is not None
+    assert read(bridge).failed_at == failed.ended
     assert state_of(store, "g@then") is State.PAUSED
     bridge.run_now("g@g0")
+    assert not read(bridge).only_failed_left
     assert counted(bridge) == (2, 1, 1, 0, 0)
     end(store)
     assert counted(bridge) == (2, 0, 2, 0, 0)
@@ -809,6 +794,39 @@ def test_a_group_is_in_one_partition(store: Store, bridge: Bridge, url: str) -> 
         follow_up = bridge.get(f"{name}@then")
         assert follow_up is not None
         assert follow_up.state is State.PENDING
+
+
+def test_groups_of_all_partitions_are_listed_unended_ones_first(
+    bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.create_partitions(4)
+    names = [f"g{number}" for number in range(12)]
+    for name in names:
+        bridge.make_group(name, items(1) if int(name[1:]) % 3 else [])
+    ended = [name for name in names if not int(name[1:]) % 3]
+    for seconds, name in enumerate(ended):
+        found = bridge.get_group(name)
+        assert found is not None
+        assert found.ended is not None
+        [key] = client.keys(f"*expirebridge:group:{name}")
+        client.hset(key, "ended", to_ms(found.ended) - seconds * 1000)
+    listing = bridge.list_groups()
+    listed = [group.name for group in listing.groups]
+    assert (sorted(listed[:8]), listed[8:]) == (sorted(set(names) - {*ended}), ended)
+    assert listing.complete
+    assert bridge.list_groups(limit=12).complete
+    first = bridge.list_groups(limit=9)
+    assert ([group.name for group in first.groups], first.complete) == (listed[:9], False)
+    partitions = Partitions(client, prefix="expirebridge")
+    unended = partitions.run(groups.find_unended(100))
+    assert sorted(group.name for group in unended) == sorted(listed[:8])
+    assert len(partitions.run(groups.find_unended(3))) == 3
+
+
+def test_pages_of_unended_groups_end_with_these(store: Store, bridge: Bridge) -> None:
+    for number in range(250):
+        bridge.make_group(f"g{number}", [], close=number >= 150)
+    assert len(store.run(groups.find_unended(1000))) == 150
 
 
 def forget_group(store: Store, client: redis.Redis) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State
+from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State, Then
 from expirebridge.checks.finding import Level
 from expirebridge.checks.sealed import check_opened
 from expirebridge.checks.work import check_functions
@@ -397,6 +397,31 @@ async def test_it_is_paused(ask: Ask, check: Ask, client: redis.Redis) -> None:
     reason = await check("paused", text, "expirebridge resume a")
     assert reason.since is not None
     assert from_ms(before) <= reason.since <= from_ms(server_ms(client))
+
+
+async def test_a_follow_up_waits_for_its_group(ask: Ask, check: Ask, store: Store) -> None:
+    member = {"func": "mail.send", "args": [7], "delay": 0}
+    made = await ask("make_group", "a", [], then=Then("mail.report"), close=False)
+    text = "waits for group a: 0 of 0 members left; it is open"
+    reason = await check("group", text, "expirebridge groups close a", id="a@then")
+    assert reason.since == made.created
+    await ask("make_tasks", [member, member], group="a")
+    text = "waits for group a: 2 of 2 members left; it is open"
+    await check("group", text, "expirebridge groups show a", id="a@then")
+    claim(store)
+    settle(store, Settlement("a@g0", "t", "failed"))
+    await ask("close_group", "a")
+    text = "waits for group a: 2 of 2 members left, 1 failed"
+    await check("group", text, "expirebridge groups show a", id="a@then")
+    settle(store, Settlement("a@g1", "t", "succeeded"))
+    text = "waits for group a: 1 of 2 members left, 1 failed; only failed ones are left"
+    remedy = "expirebridge list --group a --state failed"
+    await check("group", text, remedy, id="a@then")
+    await ask("purge_failed", ["a@g0"])
+    await ask("reschedule", "a@then", "1h")
+    await ask("pause", "a@then")
+    text = r"paused, (1h|59m \d+s) before it is due"
+    await check("paused", text, "expirebridge resume a@then", id="a@then")
 
 
 async def test_it_runs(ask: Ask, check: Ask, store: Store, client: redis.Redis) -> None:

@@ -1,11 +1,13 @@
 """The calls about groups."""
 
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from expirebridge.model.group import ON_FAILED, Group, OnFailed
 from expirebridge.model.task import from_ms
-from expirebridge.store.commands.call import BATCH, Command, OfId, milliseconds, script
+from expirebridge.store.commands.call import BATCH, Command, OfId, Steps, milliseconds, script
+from expirebridge.store.commands.pages import BEGINNING, Pages
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import text
 
@@ -94,11 +96,32 @@ class GroupPage(NamedTuple):
 def list_groups(cursor: str, count: int = BATCH) -> Command[GroupPage]:
     """Read a page of the groups of a partition: those that have not ended come first."""
 
-    def read(reply: list[Any]) -> GroupPage:
-        rows = zip(reply[1::2], reply[2::2], strict=True)
-        return GroupPage(text(reply[0]), [_group(text(name), fields) for name, fields in rows])
+    return script("list_groups", cursor, count, read=_page)
 
-    return script("list_groups", cursor, count, read=read)
+
+def find_unended(most: int) -> Steps[list[Group]]:
+    """Read up to so many groups that have not ended, of all partitions that can be asked."""
+    found: list[Group] = []
+    pages = Pages(_list_unended)
+    while len(found) < most and (page := (yield from pages.next())):
+        found += page.groups
+    return found[:most]
+
+
+def _list_unended(cursor: str) -> Command[GroupPage]:
+    """Read a page of those that have not ended; it is the last if it has others, too."""
+
+    def read(reply: list[Any]) -> GroupPage:
+        page = _page(reply)
+        groups = [group for group in page.groups if group.ended is None]
+        return GroupPage(page.cursor if len(groups) == len(page.groups) else BEGINNING, groups)
+
+    return script("list_groups", cursor, BATCH, read=read)
+
+
+def _page(reply: list[Any]) -> GroupPage:
+    rows = zip(reply[1::2], reply[2::2], strict=True)
+    return GroupPage(text(reply[0]), [_group(text(name), fields) for name, fields in rows])
 
 
 def _group(name: str, fields: list[bytes]) -> Group:
@@ -109,6 +132,9 @@ def _group(name: str, fields: list[bytes]) -> Group:
     def whole(field: str) -> int:
         value = stored.get(field, "")
         return int(value) if value.isdecimal() else 0
+
+    def moment(field: str) -> datetime | None:
+        return from_ms(whole(field)) if field in stored else None
 
     on_failed = stored.get("on_failed")
     waits_for_failed = on_failed not in ON_FAILED or on_failed == "wait"
@@ -124,6 +150,7 @@ def _group(name: str, fields: list[bytes]) -> Group:
         failed=whole("failed"),
         cancelled=whole("cancelled"),
         then=stored.get("then"),
-        ended=from_ms(whole("ended")) if "ended" in stored else None,
-        stopped=from_ms(whole("stopped")) if "stopped" in stored else None,
+        failed_at=moment("failed_at"),
+        ended=moment("ended"),
+        stopped=moment("stopped"),
     )

@@ -10,6 +10,7 @@
 --   on_failed     what a failed member does: 'wait' (it has not ended: it is to be run again, unless the group is
 --                 cancelled), 'run' (it has ended), or 'cancel' (the group is cancelled)
 --   left          members that have not ended
+--   failed_at     when a member last failed, in ms
 --   succeeded, failed, cancelled   members that are in these states, or were when their records were forgotten
 --   next          one more than the highest number that was given out
 --   then          the id of the follow-up, if there is one
@@ -76,8 +77,7 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     local group = name and redis.pcall('HMGET', group_key(name), 'on_failed', 'closed', 'ended', 'stopped')
     if not group or group.err or not group[1] then return end
     local was = bits_of(name, number)
-    -- Another client may set the key of a number that was not made, or of one that has ended and is forgotten.
-    if was == NOT_MADE or was == ENDED and not FINISHED[before] then return end
+    if was == NOT_MADE then return end
     local is = FINISHED[state] and ENDED or OPEN
     if state == 'failed' and group[1] == 'wait' then
       if group[4] then state = 'cancelled' else is = FAILED end
@@ -91,6 +91,7 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
       redis.call('HINCRBY', group_key(name), counted, -1)
     end
     if is ~= OPEN then redis.call('HINCRBY', group_key(name), state, 1) end
+    if state == 'failed' then redis.call('HSET', group_key(name), 'failed_at', now) end
     local more = (was == ENDED and 1 or 0) - (is == ENDED and 1 or 0)
     local left = more ~= 0 and redis.call('HINCRBY', group_key(name), 'left', more)
     if state == 'failed' and group[1] == 'cancel' and not group[3] and not group[4] then
