@@ -27,12 +27,12 @@ RELEASE := $(VENV)-release
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
 	@$(BIN)/expirebridge demo $(if $(CLUSTER),--cluster 3)
 
-test: $(VENV)/.apart  ## What the product does: on the embedded server, and in part on the system's
+test: $(VENV)/.dev $(VENV)/fast/hiredis  ## What the product does: on the embedded server, and in part on the system's
 	@EXPIREBRIDGE_TEST_PART=quick $(PYTEST) $(ARGS)
 
 test-all: test test-rest test-pythons test-lowest  ## All tests, against every server and SQL database that is found here
 
-test-rest: $(VENV)/.apart $(SITE)/.made  ## Those that `make test` leaves out
+test-rest: $(VENV)/.dev $(VENV)/fast/hiredis $(SITE)/.made  ## Those that `make test` leaves out
 	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(ARGS)
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model; and the property tests at length
@@ -115,11 +115,9 @@ $(VENV)/.dev: $(VENV)/.demo
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
-# hiredis, for processes that tests start with it: in the environment itself, all tests would read replies with it.
-# And OpenTelemetry's SDK: where it is installed, redis-py imports it, which each process would wait for.
-$(VENV)/.apart: $(VENV)/.dev
+# For processes that tests start with it: in the environment itself, all tests would read replies with it.
+$(VENV)/fast/hiredis: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/fast hiredis
-	@$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/otel opentelemetry-sdk
 	@touch $@
 
 $(LAB)/.made: pyproject.toml

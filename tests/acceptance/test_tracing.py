@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from expirebridge import AsyncBridge, Bridge, TaskExists
@@ -13,12 +16,6 @@ from expirebridge.errors import ServerUnreachable
 from expirebridge.hooks import Event
 from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
-from tests.kit.otel import (
-    InMemorySpanExporter,
-    ReadableSpan,
-    SimpleSpanProcessor,
-    TracerProvider,
-)
 from tests.kit.witness import Witness, listening
 
 ROOT = Path(__file__).parents[2]

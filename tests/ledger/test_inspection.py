@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 import redis
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
@@ -30,7 +33,6 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.invoked import app
 from tests.kit.ledgers import LedgerHarness
-from tests.kit.otel import InMemorySpanExporter, SimpleSpanProcessor, TracerProvider
 from tests.ledger.plans import filled, noted, rows_read
 
 pytestmark = pytest.mark.timeout(60)
