@@ -173,6 +173,29 @@ def test_it_runs_once_however_often_members_do(
     assert state_of(store, "g@then") is State.SUCCEEDED
 
 
+def test_what_another_client_sets_is_no_member(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    """Neither with a number that was not made, nor with that of one that ended and is forgotten."""
+    make(bridge, 1)
+    end(store)
+    age(client, "succeeded", "g@g0", 1)
+    sweep(store)
+    assert bridge.get("g@g0") is None
+    numbers = client.hgetall("expirebridge:group:g")
+    for number in (0, 1):
+        key = b"g@g%d:?mail.send?[]" % number
+        client.set(key, 0, px=60_000)
+        hint = reconciling.KeyEvent(
+            key, f"g@g{number}", b"mail.send?[]", reconciling.EventKind.LIVE
+        )
+        store.run(reconciling.adopt([hint], Settings()))
+        bridge.reschedule(f"g@g{number}", 0)
+    assert {task.id for task in claim(store).tasks} == {"g@g0", "g@g1", "g@then"}
+    settle(store, *(Settlement(f"g@g{number}", "t", "succeeded") for number in (0, 1)))
+    assert client.hgetall("expirebridge:group:g") == numbers
+
+
 def test_a_resent_settlement_counts_once(store: Store, bridge: Bridge) -> None:
     make(bridge, 2)
     claim(store)

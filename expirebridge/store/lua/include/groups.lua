@@ -77,7 +77,8 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     local group = name and redis.pcall('HMGET', group_key(name), 'on_failed', 'closed', 'ended', 'stopped')
     if not group or group.err or not group[1] then return end
     local was = bits_of(name, number)
-    if was == NOT_MADE then return end
+    -- Another client may set the key of a number that was not made, or of one that has ended and is forgotten.
+    if was == NOT_MADE or was == ENDED and not FINISHED[before] then return end
     local is = FINISHED[state] and ENDED or OPEN
     if state == 'failed' and group[1] == 'wait' then
       if group[4] then state = 'cancelled' else is = FAILED end
