@@ -27,7 +27,7 @@ from expirebridge.checks.topology import (
     check_partitions,
     check_sentinels,
 )
-from expirebridge.checks.waiting import check_holds, check_limits
+from expirebridge.checks.waiting import check_groups, check_holds, check_limits
 from expirebridge.checks.work import (
     check_functions,
     check_health,
@@ -134,6 +134,7 @@ class _Doctor:
             ("series", _if_any(check_series(lease))),
             ("limits", _if_any(check_limits(lease))),
             ("holds", _if_any(check_holds(self._database.prefix, lease))),
+            ("groups", _if_any(check_groups())),
             ("keys", _if_any(check_keys(self._settings.key_ring))),
             ("arguments", _if_any(check_opened())),
             ("partitions", check_partitions(lease)),

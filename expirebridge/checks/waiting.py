@@ -1,4 +1,4 @@
-"""Checks of what keeps due tasks waiting: limits and holds."""
+"""Checks of what keeps tasks waiting: limits, holds and groups."""
 
 import shlex
 from collections.abc import Iterable
@@ -14,12 +14,17 @@ from expirebridge.model.lanes import DeclaredLimit, Lane
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands import fleet, holds, inspection
 from expirebridge.store.commands.call import PARTITIONS, Steps
+from expirebridge.store.commands.groups import find_unended
 from expirebridge.store.commands.lanes import read_limits
 
 _LANES = 100
 """Lanes that are looked at, those with most tasks."""
 BLOCKED = 600.0
 """Seconds that a task may wait for a slot before its lane is reported."""
+_GROUPS = 1000
+"""Groups that are looked at."""
+UNATTENDED = 3600.0
+"""Seconds after its last failure when a group is reported that waits for failed members alone."""
 
 
 def check_limits(lease: float) -> Steps[Finding | None]:
@@ -124,3 +129,35 @@ def _option_of(hold: Hold) -> str:
     if hold.func is not None:
         return f"--func {shlex.quote(hold.func)}"
     return f"--tag {shlex.quote(hold.tag or '')}"
+
+
+def check_groups() -> Steps[Finding | None]:
+    """Check whether each group can end: none waits for an hour for failed members alone.
+
+    None if all groups have ended. Only the first thousand of the others are looked at.
+    """
+    found = yield from find_unended(_GROUPS)
+    if not found:
+        return None
+    now = from_ms((yield from inspection.read_time()))
+    stuck = [
+        group
+        for group in found
+        if group.only_failed_left
+        and group.failed_at is not None
+        and (now - group.failed_at).total_seconds() > UNATTENDED
+    ]  # fmt: skip
+    if stuck:
+        named = [f"{group.name} ({group.progress})" for group in stuck]
+        name = stuck[0].name
+        return warning(
+            "groups", f"for more than an hour only failed members are left: {first_of(named)}",
+            f"expirebridge list --group {name} --state failed: run them again, or purge them; or "
+            f"give the group up: expirebridge groups cancel {name}",
+        )  # fmt: skip
+    left = sum(group.left for group in found)
+    return ok(
+        "groups",
+        f"{plural(len(found), 'group has', 'groups have')} "
+        f"{plural(left, 'member', 'members')} left",
+    )

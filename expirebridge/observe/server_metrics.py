@@ -10,18 +10,24 @@ from prometheus_client.registry import Collector
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks
+from expirebridge.model.group import Group
 from expirebridge.model.lanes import Lane, limit_name_of
 from expirebridge.model.task import Counts, Moving, State
 from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection
+from expirebridge.store.commands.groups import find_unended
 from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.lanes import read_limits
 from expirebridge.store.partitions import Partitions
 
 MOST_LANES = 10
 """Lanes that become labels, those with most tasks: there may be one for each customer."""
+
+
+MOST_GROUPS = 1000
+"""Groups that a scrape reads at most, which takes the server some milliseconds."""
 
 
 class OfTheServer(Collector):
@@ -65,10 +71,12 @@ class OfTheServer(Collector):
             held = sum(hold.waiting for hold in store.run(operations.holds()))
             series = [store.run(operations.get_series(id)) for id in self._series]
             lanes = store.run(read_limits(MOST_LANES)).lanes
+            groups = store.run(find_unended(MOST_GROUPS))
         yield _of_states(counts)
         yield _of_primary(primary)
         yield from _of_work(health)
         yield _of_holds(held)
+        yield from _of_groups(groups)
         if counts.moving is not None and counts.moving.leaves:
             yield from _of_move(counts.moving)
         if lanes:
@@ -160,6 +168,17 @@ def _of_lanes(lanes: Iterable[Lane]) -> Iterator[GaugeMetricFamily]:
 def _of_holds(held: int) -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "expirebridge_held_tasks", "Due tasks that wait for the end of a hold.", value=held
+    )
+
+
+def _of_groups(unended: Sequence[Group]) -> Iterator[GaugeMetricFamily]:
+    yield GaugeMetricFamily(
+        "expirebridge_groups", "Groups that have not ended.", value=len(unended)
+    )
+    yield GaugeMetricFamily(
+        "expirebridge_group_members_left",
+        "Members of these groups that have not ended.",
+        value=sum(group.left for group in unended),
     )
 
 

@@ -89,6 +89,9 @@ def test_a_listener_is_scraped(
 ) -> None:
     with (folder / "acts.py").open("a") as handlers:
         handlers.write("from expirebridge import Discard\ndef fail(): raise Discard('no')\n")
+    later = {"func": "acts.note", "delay": "1h"}
+    bridge.make_group("left", [later, later])
+    bridge.make_group("ended", [])
     options = ("--metrics-port", "0", "--concurrency", "1")
     with listener(url, folder, *options):
         where = metrics_of(folder)
@@ -129,6 +132,8 @@ def test_a_listener_is_scraped(
     assert numbers["expirebridge_overdue_tasks"][()] >= 1
     assert numbers["expirebridge_oldest_overdue_seconds"][()] >= 0
     assert numbers["expirebridge_held_tasks"][()] == 0
+    assert numbers["expirebridge_groups"][()] == 1
+    assert numbers["expirebridge_group_members_left"][()] == 2
     assert numbers["expirebridge_listeners"][()] == 1
     assert numbers["expirebridge_server_up"][()] == 1
 

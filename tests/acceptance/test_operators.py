@@ -39,11 +39,12 @@ def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path
     assert set(report_of(result.stdout).values()) == {"ok"}
     chapter = DOCTOR_PAGE.partition("\n## `expirebridge doctor`\n")[2].partition("\n## ")[0]
     explained = re.findall(r"^\| `([a-z ]+)` \|.*\|.*\|$", chapter, re.MULTILINE)
-    # For a server that sentinels name, for a cluster, for databases with series, limits, holds or a
-    # ledger or in a newer format, for servers with functions, and for a folder of handlers.
+    # For a server that sentinels name, for a cluster, for databases with series, limits, holds,
+    # groups or a ledger or in a newer format, for servers with functions, and for a folder of
+    # handlers.
     elsewhere = {
         "sentinels", "failover", "cluster", "coverage", "partitions", "misplaced keys", "nodes",
-        "series", "limits", "holds", "keys", "arguments", "ledger", "ledger rows",
+        "series", "limits", "holds", "groups", "keys", "arguments", "ledger", "ledger rows",
         "ledger series", "library", "move", "format", "handlers",
     }  # fmt: skip
     assert set(report_of(result.stdout)) == set(explained) - elsewhere

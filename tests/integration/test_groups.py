@@ -26,6 +26,7 @@ from expirebridge import (
     Then,
     current_task,
 )
+from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
@@ -850,6 +851,33 @@ def test_pages_of_unended_groups_end_with_these(store: Store, bridge: Bridge) ->
     for number in range(250):
         bridge.make_group(f"g{number}", [], close=number >= 150)
     assert len(store.run(groups.find_unended(1000))) == 150
+
+
+def test_the_doctor_warns_of_a_group_that_waits_for_failed_members_alone(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    def checked() -> tuple[str, str]:
+        finding = store.run(check_groups())
+        assert finding is not None
+        return finding.level, finding.message
+
+    bridge.make_group("ended", [])
+    assert store.run(check_groups()) is None
+    make(bridge, 2)
+    claim(store)
+    settle(store, Settlement("g@g0", "t", "failed"), Settlement("g@g1", "t", "succeeded"))
+    fine = ("ok", "1 group has 1 member left")
+    assert checked() == fine
+    client.hset("expirebridge:group:g", "failed_at", server_ms(client) - 3_601_000)
+    finding = store.run(check_groups())
+    assert finding is not None
+    assert checked() == (
+        "warning",
+        "for more than an hour only failed members are left: g (1 of 2 members left, 1 failed)",
+    )
+    assert finding.remedy.endswith("give the group up: expirebridge groups cancel g")
+    bridge.run_now("g@g0")
+    assert checked() == fine
 
 
 def forget_group(store: Store, client: redis.Redis) -> None:
