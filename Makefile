@@ -102,6 +102,11 @@ release-check: $(RELEASE)/.made  ## All of a release that can be done without pu
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# Into an environment, the package with extras. What takes pip a minute takes uv seconds; it is asked to trust whom this
+# machine trusts, as pip is told to by its settings.
+install = $(1)/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13' && \
+  $(1)/bin/uv pip install --quiet --system-certs --compile-bytecode --python $(1)/bin/python --editable '.[$(2)]'
+
 # The environment is made in one piece: the marker is written last.
 $(VENV)/.demo: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.12")'
@@ -112,7 +117,7 @@ $(VENV)/.demo: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "setting up the tools for tests ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@$(call install,$(VENV),$(EXTRAS))
 	@touch $@
 
 # For processes that tests start with it: in the environment itself, all tests would read replies with it.
@@ -123,17 +128,17 @@ $(VENV)/fast/hiredis: $(VENV)/.dev
 $(LAB)/.made: pyproject.toml
 	@echo "setting up the laboratory ..."
 	@test -x $(LAB)/bin/pip || $(PYTHON) -m venv $(LAB)
-	@$(LAB)/bin/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@$(call install,$(LAB),bench)
 	@touch $@
 
 $(SITE)/.made: pyproject.toml
 	@echo "setting up the tools for the site ..."
 	@test -x $(SITE)/bin/pip || $(PYTHON) -m venv $(SITE)
-	@$(SITE)/bin/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@$(call install,$(SITE),docs)
 	@touch $@
 
 $(RELEASE)/.made: pyproject.toml
 	@echo "setting up the tools for releases ..."
 	@test -x $(RELEASE)/bin/pip || $(PYTHON) -m venv $(RELEASE)
-	@$(RELEASE)/bin/pip install --quiet --disable-pip-version-check -e '.[release]'
+	@$(call install,$(RELEASE),release)
 	@touch $@
