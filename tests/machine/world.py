@@ -29,7 +29,7 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
       local moment = redis.call('HGET', name, field)
       if moment then redis.call('HSET', name, field, string.format('%.0f', moment - ms)) end
     end
-    local replacement = redis.call('HGET', name, 'next')
+    local replacement = string.find(name, ':task:') and redis.call('HGET', name, 'next')
     if replacement then
       local task = cmsgpack.unpack(replacement)
       task.due = task.due - ms
