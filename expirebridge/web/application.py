@@ -24,6 +24,7 @@ from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import PageContext, Redact
 from expirebridge.web.edit import EditPages
+from expirebridge.web.groups import GroupPages
 from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.limits_page import LimitPages
 from expirebridge.web.live import LivePages
@@ -101,7 +102,7 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         ActionPages(context),
     )
     series, limits = SeriesPages(context, series_of_ledger), LimitPages(context, overview)
-    editing = EditPages(context)
+    editing, groups = EditPages(context), GroupPages(context)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
@@ -110,6 +111,8 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         Route("/limits", limits.act, methods=["POST"]),
         Route("/series", series.series, name="series"),
         Route("/series", series.act, methods=["POST"]),
+        Route("/groups", groups.groups, name="groups"),
+        Route("/groups", groups.act, methods=["POST"]),
         Route("/find", pages.find),
         Route("/task", pages.task, name="task"),
         Route("/task", acting.act, methods=["POST"]),

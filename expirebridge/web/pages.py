@@ -114,6 +114,7 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
         "errors": shown.error == task.error,
         "waits": task.state in UNCLAIMED,
         "series": series_of_tick(task),
+        "group": found.group,
     }
 
 

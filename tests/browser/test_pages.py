@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from expirebridge import Bridge, State, web
+from expirebridge import Bridge, State, Then, web
 from expirebridge.model.schedule import MAX_ID
 from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open, served
@@ -339,6 +339,9 @@ def test_pages_fit_the_screen_in_both_themes(
     series = "s" * MAX_ID
     bridge.schedule(series, long + ".run", every="1h", tags=[long])
     bridge.run_series(series)
+    group = "g" * 100
+    bridge.make_group(group, [{"func": long + ".run", "delay": 600}], then=Then(long + ".run"))
+    client.hset(f"expirebridge:task:{group}@g0", "error", "word " * 200 + long * 9)
     bridge.hold(tag=long, reason=long, until=datetime(2100, 1, 1, tzinfo=UTC))
     client.zadd("expirebridge:listeners", {f"{long}:1:x": 4_000_000_000_000})
     page = visit(width=width, theme=theme)
@@ -347,7 +350,8 @@ def test_pages_fit_the_screen_in_both_themes(
     base = page.url.rstrip("/")
     for path in (
         "/", "/tasks", f"/task?id={long}", "/actions", "/bulk?action=pause&state=pending",
-        "/series", f"/series?id={series}", "/limits", f"/task/edit?id={long}",
+        "/series", f"/series?id={series}", "/limits", "/groups", f"/groups?name={group}",
+        f"/task?id={group}@then", f"/task/edit?id={long}",
     ):  # fmt: skip
         page.goto(base + path, wait_until="domcontentloaded")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

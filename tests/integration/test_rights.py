@@ -93,9 +93,19 @@ def group_some(bridge: Bridge) -> None:
     assert [(group.total, group.left) for group in bridge.list_groups().groups] == [(2, 0)]
 
 
-def cancel_group(url: str) -> None:
+def steer_group(url: str) -> None:
+    """Find the group `g`, which is open; close and cancel it."""
     with Bridge(url) as bridge:
+        assert [group.state for group in bridge.list_groups().groups] == ["open"]
+        assert bridge.close_group("g").state == "closed"
+        assert [task.id for task in bridge.list(group="g").tasks] == ["g@g0"]
+        reason = bridge.why("g@then")
+        assert reason is not None
+        assert reason.text == "waits for group g: 1 of 1 members left"
         assert bridge.cancel_group("g").cancelled == 1
+        found = bridge.get_group("g")
+        assert found is not None
+        assert found.state == "cancelled"
 
 
 def end_group(store: Store, bridge: Bridge, client: redis.Redis) -> None:
@@ -486,10 +496,11 @@ async def work_as(
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
-                bridge.make_group("g", [{"func": "a.b", "delay": 60}])
+                members = [{"func": "a.b", "delay": 60}]
+                bridge.make_group("g", members, then=Then("a.b"), close=False)
                 bridge.schedule("s", "mail.send", every="1h", tags=["z"])
             steer_series(url, client)
-            cancel_group(url)
+            steer_group(url)
             steer_waiting(url, client)
             probe(url, client)
             watch(url)
