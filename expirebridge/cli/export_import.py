@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -147,11 +148,16 @@ def _import_lines(file: Path, settings: Settings, *, as_json: bool) -> None:
             importer = Importer(store, settings)
             with progress_bar("importing", lines.size, done=lines.begun) as advance:
                 for chunk in lines.chunks:
+                    importer.run_groups(chunk, counts)
                     importer.run(chunk, counts)
                     importer.run_series(chunk, counts)
                     advance(chunk.size)
     finally:
         _print_counts(counts, as_json=as_json)
+    for reason, count in counts.refused.items():
+        warn(f"{count} refused: {reason}")
+    if counts.refused:
+        raise typer.Exit(BAD_INPUT)
 
 
 def _import_jobs(
@@ -175,10 +181,12 @@ def _import_jobs(
 
 
 def _print_counts(counted: LineCounts, *, as_json: bool) -> None:
-    """Print the counts, those of series only if there were any."""
+    """Print the counts, those of series and groups only if there were any."""
     counts = {"created": counted.created, "kept": counted.kept}
     if counted.series_created or counted.series_kept:
         counts |= {"series created": counted.series_created, "series kept": counted.series_kept}
+    if counted.groups_created or counted.groups_kept:
+        counts |= {"groups created": counted.groups_created, "groups kept": counted.groups_kept}
     print_counts(counts, as_json=as_json)
 
 
@@ -276,12 +284,14 @@ def export(
     url: Url = None,
     prefix: Prefix = None,
 ) -> None:
-    """Write the tasks that wait, and series, as lines of JSON, each task with its due time.
+    """Write the tasks that wait, groups and series as lines of JSON, each task with its due time.
 
     The tasks stay where they are: stop the listeners first, and do not start them again, or what
     is imported elsewhere runs twice. What moves meanwhile may be missed. Running and finished tasks
     are left out, and so are series that handlers declare: listeners declare them there, too.
     If partitions of a cluster cannot be read, the others are written, and the exit code is 3.
+
+    Groups are written with what they know of their members, but for those that are being cancelled.
 
     Example: expirebridge export tasks.ndjson
 
@@ -293,8 +303,11 @@ def export(
         if counts.listeners:
             warn(f"{counts.listeners} listeners beat: what they run meanwhile runs elsewhere, too")
         with progress_bar("exporting", counts.unfinished - counts.running) as advance:
+            groups = _write_groups(store, output)
             unreadable = 0
             for task, state in _waiting(store):
+                if groups.have(task.id):
+                    continue
                 line = ndjson.encode(task, state)
                 if line is None:
                     unreadable += 1
@@ -316,6 +329,40 @@ def export(
         warn(f"left out: {text}")
     if left_out:
         raise typer.Exit(NOT_POSSIBLE)
+
+
+@dataclass
+class _WrittenGroups:
+    """Tasks that groups have taken care of: they are not written."""
+
+    follow_ups: set[str] = field(default_factory=set)
+    """Paused ones: they are in the lines of their groups."""
+    cancelled: set[str] = field(default_factory=set)
+    """Names of groups of which members are still to be cancelled."""
+
+    def have(self, id: str) -> bool:
+        """True for a task that is not to be written."""
+        return id in self.follow_ups or id.partition("@g")[0] in self.cancelled
+
+
+def _write_groups(store: Partitions, output: BinaryIO) -> _WrittenGroups:
+    """Write the groups: before the tasks, which import makes as their members."""
+    written = _WrittenGroups()
+    pages = Pages(migration.stored_groups)
+    while page := store.run(pages.next()):
+        for group in page.groups:
+            if "stopped" in group.fields and "ended" not in group.fields:
+                warn(f"group {group.name!r}, which is being cancelled, is left out")
+                written.cancelled.add(group.name)
+                continue
+            line = ndjson.encode_group(group)
+            if line is None:
+                warn(f"group {group.name!r}, whose record cannot be read, is left out")
+                continue
+            output.write(line)
+            if group.follow_up is not None:
+                written.follow_ups.add(group.follow_up.id)
+    return written
 
 
 def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:

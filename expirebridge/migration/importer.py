@@ -1,5 +1,6 @@
-"""Makes the tasks and series of an import, whichever source they were read from."""
+"""Makes the groups, tasks and series of an import, whichever source they were read from."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,6 +12,8 @@ from expirebridge.producer.operations import Operations
 from expirebridge.series.definition import restore
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration, producing
+from expirebridge.store.commands.call import Argument
+from expirebridge.store.commands.migration import RestoreGroupCode
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.commands.series import get_series
 from expirebridge.store.partitions import Partitions
@@ -26,14 +29,28 @@ class ImportedSeries:
     paused: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedGroup:
+    """A group to make as it was, before its members are made."""
+
+    name: str
+    members: bytes
+    """What it knows of its members: see groups.lua."""
+    fields: dict[str, Argument]
+    """Its hash."""
+    follow_up: NewTask | None
+    """Its follow-up, if that was paused."""
+
+
 @dataclass
 class ImportChunk:
-    """Tasks and series to make with a few requests."""
+    """Groups, tasks and series to make with a few requests."""
 
     tasks: list[NewTask] = field(default_factory=list)
     paused: list[str] = field(default_factory=list)
     """The ids of the tasks that are paused at once."""
     series: list[ImportedSeries] = field(default_factory=list)
+    groups: list[ImportedGroup] = field(default_factory=list)
     size: int = 0
     """By how much the progress bar advances."""
 
@@ -67,6 +84,10 @@ class ImportCounter(Protocol):
         """Count a series that was made, or would be, or that the server knows."""
         ...
 
+    def refuse(self, id: str, reason: str) -> None:
+        """Count a task, or a group, that could not be made."""
+        ...
+
 
 @dataclass
 class LineCounts:
@@ -76,6 +97,10 @@ class LineCounts:
     kept: int = 0
     series_created: int = 0
     series_kept: int = 0
+    groups_created: int = 0
+    groups_kept: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many could not be made, for each reason."""
 
     def admit(self, tasks: list[NewTask]) -> list[NewTask]:
         """Select all: see `ImportCounter.admit`."""
@@ -90,9 +115,19 @@ class LineCounts:
         self.series_created += created
         self.series_kept += not created
 
+    def refuse(self, id: str, reason: str) -> None:  # noqa: ARG002
+        """See `ImportCounter.refuse`."""
+        self.refused[reason] += 1
+
+
+_NO_MEMBER = {
+    producing.NO_GROUP: "its id is that of a member of a group which is not there",
+    producing.CLOSED: "its id is that of a member of a group which takes no more",
+}
+
 
 class Importer:
-    """Makes the tasks and series of an import that the server does not know."""
+    """Makes the groups, tasks and series of an import that the server does not know."""
 
     def __init__(self, store: Partitions, settings: Settings, *, dry_run: bool = False) -> None:
         self._store = store
@@ -120,6 +155,17 @@ class Importer:
             restoring = restore(series.spec, made=series.made, paused=series.paused, lease=lease)
             counter.add_series(series, created=self._store.run(restoring))
 
+    def run_groups(self, chunk: ImportChunk, counts: LineCounts) -> None:
+        """Make the groups of a chunk, before its tasks."""
+        for group in chunk.groups:
+            code = self._store.run(
+                migration.restore_group(group.name, group.members, group.fields, group.follow_up)
+            )
+            counts.groups_created += code is RestoreGroupCode.MADE
+            counts.groups_kept += code is RestoreGroupCode.THERE
+            if code is RestoreGroupCode.TAKEN:
+                counts.refuse(group.name, "an unfinished task has the id of the group's follow-up")
+
     def _unknown(self, chunk: ImportChunk, counter: ImportCounter) -> list[NewTask]:
         """The tasks of which the server has no record, each once."""
         if not chunk.tasks:
@@ -130,12 +176,19 @@ class Importer:
         return list(by_id.values())
 
     def _make(self, tasks: list[NewTask], counter: ImportCounter) -> list[NewTask]:
-        """Make tasks; leave out those that another client made meanwhile."""
+        """Make tasks; leave out those that another client made meanwhile, and those refused."""
         replies = self._store.run(producing.make(tasks))
         made = [
             task
             for task, reply in zip(tasks, replies, strict=True)
             if reply.outcome is Outcome.CREATED
         ]
-        counter.kept += len(tasks) - len(made)
+        refused = [
+            (task.id, _NO_MEMBER[reply.no_member])
+            for task, reply in zip(tasks, replies, strict=True)
+            if reply.no_member
+        ]
+        for id, reason in refused:
+            counter.refuse(id, reason)
+        counter.kept += len(tasks) - len(made) - len(refused)
         return made

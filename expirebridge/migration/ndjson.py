@@ -1,10 +1,11 @@
-"""A waiting task, or a series, as a line of JSON: what export writes, and import reads.
+"""A waiting task, a series, or a group as a line of JSON: what export writes, and import reads.
 
 docs/reference/task-lines.md shows the form, for those who write such lines themselves.
 """
 
 import sys
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,17 +16,18 @@ import orjson
 
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.migration.importer import ImportChunk, ImportedSeries, ImportInput
+from expirebridge.migration.importer import ImportChunk, ImportedGroup, ImportedSeries, ImportInput
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
+from expirebridge.model.group import FOLLOW_UP, MOST_MEMBERS, ON_FAILED, check_group
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_from_json
 from expirebridge.model.task import State, from_ms, to_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.producer.record_fields import HINTS, record_fields, text_of, whole_of
 from expirebridge.series.records import spec_of
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import When
-from expirebridge.store.commands.migration import Stored
+from expirebridge.store.commands.call import Argument, When
+from expirebridge.store.commands.migration import Stored, StoredGroup
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.series_records import StoredSeries
 from expirebridge.store.task_records import EXPORTED, exported, split_call
@@ -34,6 +36,12 @@ FIELDS = sorted({"args", "due", "func", "id", "key", "left", *EXPORTED})
 FIELDS_OF_SERIES = sorted(
     {"args", "func", "made", "misfire", "paused", "retry", "schedule", "series", "tags", "timeout"}
 )
+_REQUIRED_NUMBERS = ("made", "next", "left", "succeeded", "failed", "cancelled")
+_NUMBERS = ("closed", "ended", "stopped", "cancelled_to")
+FIELDS_OF_GROUPS = sorted(
+    {"definition", "group", "members", "on_failed", "then", *_REQUIRED_NUMBERS, *_NUMBERS}
+)
+_NUMBERS_IN_BYTE = 4
 _SOONEST_PAUSED = 1000
 
 
@@ -66,27 +74,99 @@ def encode_series(series: StoredSeries) -> bytes | None:
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def encode(task: Stored, state: State) -> bytes | None:
-    """The task as a line; None if it is not what a producer could have made."""
-    func, inline = split_call(task.fields["call"])
-    args = task.fields.get("args", inline)
-    line: dict[str, Any] = {"id": task.id, "func": func, "due": from_ms(task.due)}
+def encode_group(group: StoredGroup) -> bytes | None:
+    """The group as a line; None if its record is damaged."""
     try:
-        line["args"] = args.decode()
-        if "key" in task.fields:
-            line["key"] = task.key.decode()
-        line |= exported(task.fields)
-    except ValueError:
+        line: dict[str, Any] = {
+            "group": group.name,
+            **{name: int(group.fields[name]) for name in _REQUIRED_NUMBERS},
+            **{name: int(group.fields[name]) for name in _NUMBERS if name in group.fields},
+            "definition": group.fields["definition"].decode(),
+            "on_failed": group.fields["on_failed"].decode(),
+            "members": b64encode(group.members).decode(),
+        }
+        if group.follow_up is not None:
+            line["then"] = _values_of(group.follow_up, State.PAUSED)
+        elif "then" in group.fields:
+            line["then"] = group.fields["then"].decode()
+    except (KeyError, ValueError):
         return None
-    if state is State.PAUSED:
-        line["left"] = int(task.fields.get("left", b"0"))
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def decode(line: bytes) -> Line | ImportedSeries:
+def encode(task: Stored, state: State) -> bytes | None:
+    """The task as a line; None if it is not what a producer could have made."""
+    try:
+        return orjson.dumps(_values_of(task, state), option=orjson.OPT_APPEND_NEWLINE)
+    except ValueError:
+        return None
+
+
+def _values_of(task: Stored, state: State) -> dict[str, Any]:
+    """The fields of a task's line. Raises ValueError if no producer could have made it."""
+    func, inline = split_call(task.fields["call"])
+    args = task.fields.get("args", inline)
+    line: dict[str, Any] = {"id": task.id, "func": func, "due": from_ms(task.due)}
+    line["args"] = args.decode()
+    if "key" in task.fields:
+        line["key"] = task.key.decode()
+    line |= exported(task.fields)
+    if state is State.PAUSED:
+        line["left"] = int(task.fields.get("left", b"0"))
+    return line
+
+
+def decode(line: bytes) -> Line | ImportedSeries | ImportedGroup:
     """Read a line. Raises InvalidTask, which says what is wrong and never quotes arguments."""
     values = _values(line)
+    if "group" in values:
+        return group_of(values)
     return series_of(values) if "series" in values else task_of(values)
+
+
+def group_of(values: dict[str, Any]) -> ImportedGroup:
+    """Check the fields of a line of a group. Raises InvalidTask, as `decode` does."""
+    name, on_failed = check_group(values["group"]), text_of(values, "on_failed")
+    if on_failed not in ON_FAILED:
+        raise InvalidTask(f"on_failed={on_failed!r:.60}: one of {', '.join(ON_FAILED)}")
+    fields: dict[str, Argument] = {
+        "on_failed": on_failed, "definition": text_of(values, "definition")
+    }  # fmt: skip
+    for field in (*_REQUIRED_NUMBERS, *(field for field in _NUMBERS if field in values)):
+        fields[field] = whole_of(values, field, least=0)
+    follow_up = None
+    if "then" in values:
+        fields["then"] = name + FOLLOW_UP
+        follow_up = _follow_up_of(name, values["then"])
+    return ImportedGroup(name, _members(text_of(values, "members")), fields, follow_up)
+
+
+def _members(encoded: str) -> bytes:
+    try:
+        members = b64decode(encoded, validate=True)
+    except ValueError:
+        members = None
+    if members is None or len(members) > MOST_MEMBERS // _NUMBERS_IN_BYTE:
+        raise InvalidTask(
+            f"members: write base64, of two bits for each of {MOST_MEMBERS:,} numbers"
+        )
+    return members
+
+
+def _follow_up_of(name: str, values: object) -> NewTask | None:
+    """The follow-up of a group, if it is paused; otherwise there is its id alone."""
+    id = name + FOLLOW_UP
+    if values == id:
+        return None
+    if not isinstance(values, dict):
+        raise InvalidTask(f"then: write {id!r}, or the line of that task")
+    try:
+        read = task_of(_known(values, FIELDS))
+    except InvalidTask as error:
+        raise InvalidTask(f"then: {error}") from None
+    if not read.paused or read.task.id != id:
+        raise InvalidTask(f"then: a follow-up has the id {id!r}, and `left`")
+    return read.task
 
 
 def series_of(values: dict[str, Any]) -> ImportedSeries:
@@ -148,7 +228,13 @@ def _values(line: bytes) -> dict[str, Any]:
         raise InvalidTask(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise InvalidTask("write one JSON object on each line")
-    known = FIELDS_OF_SERIES if "series" in values else FIELDS
+    if "group" in values:
+        return _known(values, FIELDS_OF_GROUPS)
+    return _known(values, FIELDS_OF_SERIES if "series" in values else FIELDS)
+
+
+def _known(values: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """The values, if all fields are known. Raises InvalidTask."""
     for name in values:
         if name not in known:
             raise InvalidTask(f"{name}: there is no such field; there are {', '.join(known)}")
@@ -202,7 +288,8 @@ class LineReader:
             chunk.size += len(line)
             if line.strip():
                 _add(chunk, line, number)
-            if len(chunk.tasks) + len(chunk.series) >= CHUNK_TASKS or chunk.size > CHUNK_BYTES:
+            count = len(chunk.tasks) + len(chunk.series) + len(chunk.groups)
+            if count >= CHUNK_TASKS or chunk.size > CHUNK_BYTES:
                 yield self._through(chunk, number)
                 chunk = ImportChunk()
         if chunk.size:
@@ -220,6 +307,9 @@ def _add(chunk: ImportChunk, line: bytes, number: int) -> None:
         raise InvalidTask(f"line {number}: {error}") from None
     if isinstance(read, ImportedSeries):
         chunk.series.append(read)
+        return
+    if isinstance(read, ImportedGroup):
+        chunk.groups.append(read)
         return
     chunk.tasks.append(read.task)
     chunk.paused += [read.task.id] if read.paused else []

@@ -68,7 +68,7 @@ def _timeout(value: object) -> str:
 
 def whole_of(values: Mapping[str, Any], name: str, *, least: int, unit: str = "") -> int:
     """A field that must be a whole number. Raises InvalidTask."""
-    value = values[name]
+    value: Any = values.get(name)
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     if not whole or not least <= value <= _LARGEST:
         raise InvalidTask(f"{name}: write a whole number{unit}, {least} or more")

@@ -22,7 +22,7 @@ class LoginRole(StrEnum):
 
 
 _SCRIPTS = "eval evalsha time hget hmget"
-_LOOK = "hgetall pexpiretime scard sscan zcard zcount zrange zrank zrevrange zscore"
+_LOOK = "get hgetall pexpiretime scard sscan zcard zcount zrange zrank zrevrange zscore"
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
 _GROUPS = "bitfield hincrby"
@@ -57,7 +57,7 @@ _COMMANDS = {
 }
 _FEW_WORDS = [
     "cluster|info cluster|slots exec multi role time",
-    "hgetall hlen persist pexpiretime pttl scard select ttl type zcard",
+    "get hgetall hlen persist pexpiretime pttl scard select ttl type zcard",
     "hexists hget rename zrank zscore",
 ]
 _WORDS = {name: words for words, names in enumerate(_FEW_WORDS) for name in names.split()}

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import Bridge, Change, InvalidTask, State, Task
+from expirebridge import Bridge, Change, Group, InvalidTask, State, Task, Then
 from expirebridge.connection.clients import _PRODUCER_RETRIES
 from expirebridge.migration.ndjson import FIELDS
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, reconciling
+from expirebridge.store.commands import claiming, groups, reconciling
 from tests.kit.invoked import end_due_tasks, invoke
 from tests.kit.processes import COMMAND, run
 from tests.kit.proxy import Proxy
@@ -233,11 +233,12 @@ def test_a_bad_line_in_a_pipe_stops_what_follows(url: str, bridge: Bridge) -> No
 
 def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "task-lines.md").read_text()
-    shown, series = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    shown, grouped, series = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "tasks.ndjson"
-    file.write_text(shown + series)
+    file.write_text(shown + grouped + series)
     assert invoke("import", str(file), url=url).split() == [
-        "created", "4", "kept", "0", "series", "created", "1", "series", "kept", "0"
+        "created", "6", "kept", "0", "series", "created", "1", "series", "kept", "0",
+        "groups", "created", "1", "groups", "kept", "0",
     ]  # fmt: skip
     plain, tried, watched, paused = (
         bridge.get(json.loads(line)["id"]) for line in shown.splitlines()
@@ -251,6 +252,12 @@ def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_p
     assert bridge.beat(watched.id) is Change.MOVED
     assert paused is not None
     assert paused.state is State.PAUSED
+    assert bridge.cancel_all(["import-7@g1", "import-7@g2"]) == {Change.CANCELLED: 2}
+    [group] = bridge.list_groups().groups
+    assert (group.state, group.total, group.succeeded) == ("ended", 3, 1)
+    follow_up = bridge.get("import-7@then")
+    assert follow_up is not None
+    assert follow_up.state is State.PENDING
     weekly = bridge.get_series(json.loads(series)["series"])
     assert weekly is not None
     assert str(weekly.schedule) == "0 9 * * 1 Asia/Tokyo"
@@ -299,6 +306,175 @@ def test_series_are_moved_with_their_waiting_ticks(
     assert paused is not None
     assert paused.paused is not None
     assert new.count().pending == 2
+
+
+# Groups
+
+
+def moved(url: str, new_url: str, file: Path, counts: str) -> None:
+    assert run("export", str(file), url=url).stderr == ""
+    told = run("import", str(file), url=new_url)
+    assert (told.stdout.split(), told.stderr) == (counts.split(), "")
+
+
+def end_members(store: Store, *ids: str) -> None:
+    assert set(end_due_tasks(store, "succeeded", "")) == set(ids)
+
+
+def group_at(bridge: Bridge) -> Group:
+    group = bridge.get_group("g")
+    assert group is not None
+    return group
+
+
+@pytest.fixture
+def new_store(new_url: str) -> Iterator[Store]:
+    with redis.Redis.from_url(new_url) as client:
+        yield Store(client, prefix="expirebridge")
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_group_that_is_half_done_ends_where_it_is_imported(
+    url: str, new_url: str, bridge: Bridge, new: Bridge, store: Store, new_store: Store,
+    tmp_path: Path, close: bool,
+) -> None:  # fmt: skip
+    members = [{"func": "mail.send", "args": [n], "delay": n and 3600} for n in range(70)]
+    then = Then("mail.report", ["x" * 600], "2h", tags=["t"])
+    bridge.make_group("g", members, then=then, close=close)
+    end_members(store, "g@g0")
+    bridge.pause("g@g1")
+    before = group_at(bridge)
+    moved(url, new_url, tmp_path / "tasks", "created 69 kept 0 groups created 1 groups kept 0")
+    assert group_at(new) == before
+    assert (before.total, before.left, before.succeeded, before.closed) == (70, 69, 1, close)
+    assert facts(new.get("g@then")) == facts(bridge.get("g@then"))
+    (tmp_path / "tasks.imported").unlink()
+    moved(url, new_url, tmp_path / "tasks", "created 0 kept 69 groups created 0 groups kept 1")
+    assert group_at(new) == before
+    # Its producer repeats its call.
+    assert new.make_group("g", members, then=then).total == 70
+    assert new.get("g@g0") is None
+    for number in range(1, 70):
+        new.run_now(f"g@g{number}")
+    end_members(new_store, *(f"g@g{number}" for number in range(1, 70)))
+    after = group_at(new)
+    assert (after.state, after.total, after.succeeded) == ("ended", 70, 70)
+    follow_up = new.get("g@then")
+    assert follow_up is not None
+    assert (follow_up.state, follow_up.args, follow_up.tags) == ("pending", ["x" * 600], ("t",))
+    assert after.ended is not None
+    assert moment(follow_up.due) - moment(after.ended) == 7200
+    new.run_now("g@then")
+    end_members(new_store, "g@then")
+    assert end_due_tasks(new_store, "succeeded", "") == []
+
+
+def test_a_group_that_has_ended_keeps_its_name_and_its_end(
+    url: str, new_url: str, bridge: Bridge, new: Bridge, store: Store, tmp_path: Path
+) -> None:
+    bridge.make_group("g", [{"func": "m.f", "delay": 0}], then=Then("m.g", delay="1h"))
+    end_members(store, "g@g0")
+    bridge.run_now("g@g0")  # once more, which the group does not wait for
+    moved(url, new_url, tmp_path / "tasks", "created 2 kept 0 groups created 1 groups kept 0")
+    assert group_at(new) == group_at(bridge)
+    waits = new.get("g@then")
+    assert waits is not None
+    assert waits.state is State.PENDING
+    with redis.Redis.from_url(url) as one, redis.Redis.from_url(new_url) as other:
+        ends = [client.zscore("expirebridge:groups", "g") for client in (one, other)]
+    assert ends[0] == ends[1]
+
+
+def test_members_that_stayed_behind_are_made_again_or_given_up(
+    url: str, new_url: str, bridge: Bridge, new: Bridge, store: Store, tmp_path: Path
+) -> None:
+    """One that runs, and one that has failed, are not in the file: the group waits for them."""
+    bridge.make_group("g", [{"func": "m.f", "delay": n and 60} for n in range(3)])
+    end_due_tasks(store, "failed", "no")
+    bridge.run_now("g@g1")
+    assert store.run(claiming.claim("t", Settings(), places=1, idle=True)).tasks
+    file = tmp_path / "tasks"
+    assert "1 running tasks are left out" in run("export", str(file), url=url).stderr
+    run("import", str(file), url=new_url)
+    assert (group_at(new).left, group_at(new).failed) == (3, 1)
+    for number in (0, 1):
+        new.make_task("m.f", delay=60, id=f"g@g{number}", if_exists="keep")
+    assert (group_at(new).left, group_at(new).failed, group_at(new).total) == (3, 0, 3)
+    assert new.cancel_all([f"g@g{number}" for number in range(3)]) == {Change.CANCELLED: 3}
+    assert group_at(new).state == "ended"
+    run("import", str(file), url=new_url[:-1] + "4")
+    with Bridge(new_url[:-1] + "4") as third:
+        cancelled = third.cancel_group("g")
+        assert (cancelled.left, cancelled.cancelled, cancelled.failed) == (0, 3, 0)
+        assert cancelled.ended is not None
+
+
+def test_a_group_that_is_being_cancelled_is_left_out(
+    url: str, new_url: str, bridge: Bridge, new: Bridge, store: Store, tmp_path: Path
+) -> None:
+    bridge.make_group("g", [{"func": "m.f", "delay": 60}] * 250, then=Then("m.g"))
+    store.run(groups.cancel_group("g", keep=60))  # a hundred; then its caller died
+    bridge.make_task("m.f", delay=60, id="another")
+    file = tmp_path / "tasks"
+    assert (
+        "group 'g', which is being cancelled, is left out"
+        in run("export", str(file), url=url).stderr
+    )
+    assert run("import", str(file), url=new_url).stdout.split() == ["created", "1", "kept", "0"]
+    assert new.list_groups().groups == []
+
+
+def test_a_member_of_no_group_is_refused_and_the_rest_is_made(
+    new_url: str, new: Bridge, tmp_path: Path
+) -> None:
+    new.make_group("closed")
+    new.make_task("m.f", delay=60, id="taken@then")
+    taken = json.loads(GROUP) | {"group": "taken", "then": json.loads(FOLLOW_UP)}
+    taken["then"]["id"] = "taken@then"
+    file = tmp_path / "tasks"
+    ids = ("a", "closed@g7", "none@g0", "none@g1", "b")
+    file.write_text("\n".join([json.dumps(taken), *(line(id=id) for id in ids)]))
+    result = run("import", str(file), url=new_url)
+    assert (result.returncode, result.stdout.split()) == (2, ["created", "2", "kept", "0"])
+    assert result.stderr.splitlines() == [
+        "expirebridge: 1 refused: an unfinished task has the id of the group's follow-up",
+        "expirebridge: 1 refused: its id is that of a member of a group which takes no more",
+        "expirebridge: 2 refused: its id is that of a member of a group which is not there",
+    ]
+
+
+GROUP = (
+    '{"group": "g", "made": 5, "definition": "x", "on_failed": "wait", "next": 0, "left": 0, '
+    '"succeeded": 0, "failed": 0, "cancelled": 0, "members": ""}'
+)
+FOLLOW_UP = '{"id": "g@then", "func": "m.f", "args": "[]", "left": 0}'
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"group": "a b"}, "group='a b': a group's name has"),
+        ({"on_failed": "stop"}, "on_failed='stop': one of wait, run, cancel"),
+        ({"left": None}, "left: write a whole number, 0 or more"),
+        ({"stopped": -1}, "stopped: write a whole number, 0 or more"),
+        ({"members": "?"}, "members: write base64"),
+        ({"members": "AAAA" * 9000}, "members: write base64, of two bits for each of 100,000"),
+        ({"then": "h@then"}, "then: write 'g@then', or the line of that task"),
+        ({"then": {"id": "g@then"}}, "then: func: it is missing"),
+        ({"then": json.loads(FOLLOW_UP) | {"id": "x"}}, "then: a follow-up has the id 'g@then'"),
+        ({"then": GOOD | {"id": "g@then"}}, "then: a follow-up has the id 'g@then', and `left`"),
+        ({"tags": []}, "tags: there is no such field; there are cancelled, cancelled_to, "),
+    ],
+)
+def test_a_bad_group_is_refused_before_anything_is_imported(
+    new_url: str, new: Bridge, tmp_path: Path, changed: dict[str, Any], named: str
+) -> None:
+    file = tmp_path / "bad.ndjson"
+    file.write_text(GROUP + "\n" + json.dumps(json.loads(GROUP) | changed) + "\n")
+    result = run("import", str(file), url=new_url)
+    assert (result.returncode, new.list_groups().groups) == (2, [])
+    assert result.stderr.startswith("expirebridge: line 2: ")
+    assert named in result.stderr
 
 
 def moment(when: datetime | None) -> float:

@@ -30,6 +30,7 @@ from expirebridge.store.commands import (
     fleet,
     forecasting,
     inspection,
+    migration,
     producing,
     reconciling,
 )
@@ -83,6 +84,7 @@ def produce(url: str) -> None:
         made = bridge.make_tasks([{"func": "mail.send", "delay": 60}, {"func": "a.b", "delay": 0}])
         assert len(made) == 2
         group_some(bridge)
+    read_groups(url)
 
 
 def group_some(bridge: Bridge) -> None:
@@ -106,6 +108,13 @@ def steer_group(url: str) -> None:
         found = bridge.get_group("g")
         assert found is not None
         assert found.state == "cancelled"
+
+
+def read_groups(url: str) -> None:
+    """Read groups whole, as an export does."""
+    with store_at(url) as store:
+        [group] = store.run(migration.stored_groups("0")).groups
+    assert group.members
 
 
 def end_group(store: Store, bridge: Bridge, client: redis.Redis) -> None:
@@ -501,6 +510,7 @@ async def work_as(
                 bridge.schedule("s", "mail.send", every="1h", tags=["z"])
             steer_series(url, client)
             steer_group(url)
+            read_groups(url)
             steer_waiting(url, client)
             probe(url, client)
             watch(url)

@@ -99,6 +99,10 @@ class ImportReport:
             ReportedSeries(spec.id, spec.func, str(spec.schedule), first, series.paused)
         )
 
+    def refuse(self, id: str, reason: str) -> None:
+        """See `ImportCounter.refuse`."""
+        self.add_left(SkippedJob(id, reason, refused=True))
+
     def add_left(self, one: SkippedJob) -> None:
         """Count a job that stays where it is."""
         kinds = self.refused if one.refused else self.left

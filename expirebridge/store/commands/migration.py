@@ -1,6 +1,6 @@
 """The calls that move tasks to another database, a batch at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -8,16 +8,19 @@ from typing import Any, TypeVar
 from expirebridge.model.task import State
 from expirebridge.store.commands.call import (
     BATCH,
+    Argument,
     At,
     ByItem,
     Command,
     Everywhere,
+    OfId,
     by_id,
     milliseconds,
     new_nonce,
     rows_of,
     script,
 )
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import text
 
 T = TypeVar("T")
@@ -180,6 +183,69 @@ def _stored(row: Sequence[Any]) -> Stored:
     id, key, _, due, columns = row
     names = map(text, columns[::2])
     return Stored(text(id), key, due, dict(zip(names, columns[1::2], strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group as it is stored."""
+
+    name: str
+    fields: dict[str, bytes]
+    """Its hash."""
+    members: bytes
+    """What it knows of its members: see groups.lua."""
+    follow_up: Stored | None
+    """Its follow-up, if that is paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroupPage:
+    """A part of the groups."""
+
+    cursor: str
+    """The cursor of the next page; "0" if this was the last."""
+    groups: list[StoredGroup]
+
+
+_BATCH_GROUPS = 20
+"""What is known of the members of a large group takes 25 KB."""
+
+
+def stored_groups(cursor: str) -> Command[StoredGroupPage]:
+    """Read groups whole, a page at a time."""
+    return script(
+        "read_groups", cursor, _BATCH_GROUPS,
+        read=lambda reply: StoredGroupPage(
+            text(reply[0]), [_stored_group(*row) for row in rows_of(reply[1:], 4)]
+        ),
+    )  # fmt: skip
+
+
+def _stored_group(
+    name: bytes, columns: Sequence[bytes], members: bytes, follow_up: Sequence[Any] | None
+) -> StoredGroup:
+    fields = dict(zip(map(text, columns[::2]), columns[1::2], strict=True))
+    return StoredGroup(text(name), fields, members, _stored(follow_up) if follow_up else None)
+
+
+class RestoreGroupCode(IntEnum):
+    """The result of restoring a group."""
+
+    MADE = 1
+    THERE = 2  # there is a group of that name, which stays
+    TAKEN = 3  # an unfinished task has the id of its follow-up
+
+
+def restore_group(
+    name: str, members: bytes, fields: Mapping[str, Argument], follow_up: NewTask | None
+) -> Command[RestoreGroupCode]:
+    """Make a group as it was elsewhere, with its follow-up, if that is to be paused."""
+    pairs = [item for pair in fields.items() for item in pair]
+    item = follow_up.encode() if follow_up is not None else ()
+    return script(
+        "restore_group", name, members, len(fields), *pairs, *item,
+        read=RestoreGroupCode, route=OfId(name),
+    )  # fmt: skip
 
 
 def find_known(ids: Sequence[str]) -> Command[list[bool]]:

@@ -21,6 +21,8 @@
 -- it is kept once it has ended, and UNENDED before; the set `stopping`, those of which members are to be cancelled.
 local UNENDED = 9007199254740991
 local MOST_MEMBERS = 100000
+-- Time in ms for which a group is kept once it has ended.
+local KEPT_GROUP = 86400000
 
 -- The group and the number in a member's id.
 local MEMBER_ID = '^([^@]+)@g(%d+)$'
@@ -28,7 +30,6 @@ local MEMBER_ID = '^([^@]+)@g(%d+)$'
 -- The functions for groups; false in a database without them, where each caller asks that first.
 local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, true) and (function()
   local NOT_MADE, OPEN, FAILED, ENDED = 0, 1, 2, 3 -- what the two bits of a number say
-  local KEPT = 86400000
 
   -- `number` is text, as in an id.
   local function bits_of(name, number)
@@ -48,7 +49,7 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
 
   local function complete(name, move)
     redis.call('HSET', group_key(name), 'ended', now)
-    redis.call('ZADD', state_set('groups'), now + KEPT, name)
+    redis.call('ZADD', state_set('groups'), now + KEPT_GROUP, name)
     local known = redis.call('HMGET', group_key(name), 'then', 'stopped')
     local id = known[1]
     local record = not known[2] and paused_follow_up(id)
@@ -66,7 +67,7 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     local record = paused_follow_up(known[1])
     if record then
       redis.call('DEL', trigger_key(known[1], record))
-      move(known[1], record, 'cancelled', now + KEPT, { 'due', due_of(known[1], record), 'ended', now, 'error', why })
+      move(known[1], record, 'cancelled', now + KEPT_GROUP, { 'due', due_of(known[1], record), 'ended', now, 'error', why })
     end
     if known[2] == '0' then complete(name, move) end
   end

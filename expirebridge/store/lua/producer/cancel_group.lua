@@ -9,6 +9,7 @@
 -- include format
 -- include state_sets
 -- include doorbell
+-- include changes
 -- include cancelling
 -- include groups
 
@@ -21,7 +22,9 @@ local function cancel_some()
   local to = math.min(from + most, next)
   for number = from, to - 1 do
     local id, bits = string.format('%s@g%.0f', name, number), groups.bits_of(name, string.format('%.0f', number))
-    if bits == groups.OPEN then cancel_task(id, '', keep) end
+    if bits == groups.OPEN and cancel_task(id, '', keep) == NOT_FOUND then
+      groups.note(id, 'pending', 'cancelled', move) -- its record is lost
+    end
     if bits == groups.FAILED then groups.give_up(id, move) end
   end
   redis.call('HSET', group_key(name), 'cancelled_to', to)

@@ -11,36 +11,26 @@
 -- include names
 -- include clock
 -- include features
--- include state_sets
--- include timer_edits
 -- include doorbell
--- include making
 -- include groups
--- include format
+-- include new_groups
 
 local name, on_failed, definition, next = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local BEGUN, THERE, DIFFERS, TAKEN = 1, 2, 3, 4
 
 local known = redis.call('HGET', group_key(name), 'definition')
 if known then return { known == definition and THERE or DIFFERS, now } end
-if moving and string.sub(moving, 1, 3) == 'to ' then
-  return redis.error_reply('EXPIREBRIDGE_MOVE this database is being moved ' .. moving .. ': make the group there')
-end
+if is_leaving then return leaving() end
 
 mark_format()
 note_feature('groups')
 return ring_after(function()
   local reply = { BEGUN, now }
   if ARGV[6] then
-    local id, item = read_new(6)
-    local code, due = make_alone(id, item, '')
-    if code ~= MADE.created then return { TAKEN, now } end
-    local record = { call = item.call, state = 'pending' }
-    redis.call('HSET', record_key(id), 'left', math.max(due - now, 0))
-    redis.call('SET', trigger_key(id, record), 0)
-    move(id, record, 'paused', now + PAUSED_LOOK)
+    local id, key, due = make_follow_up(6)
+    if not id then return { TAKEN, now } end
     redis.call('HSET', group_key(name), 'then', id)
-    reply[3], reply[4] = due, trigger_key(id, record)
+    reply[3], reply[4] = due, key
   end
   redis.call('DEL', group_key(name, '@members'))
   redis.call('HSET', group_key(name), 'made', now, 'definition', definition, 'on_failed', on_failed, 'next', next,
