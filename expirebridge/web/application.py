@@ -24,7 +24,7 @@ from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import PageContext, Redact
 from expirebridge.web.edit import EditPages
-from expirebridge.web.groups import GroupPages
+from expirebridge.web.groups_page import GroupPages
 from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.limits_page import LimitPages
 from expirebridge.web.live import LivePages
