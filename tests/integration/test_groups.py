@@ -1,8 +1,10 @@
 """Groups: a follow-up that is due exactly when all members have ended."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -746,6 +748,125 @@ def test_a_database_without_groups_has_no_note_of_them(
     bridge.make_task("mail.send", delay=0, id="a@b")
     end(store)
     assert client.hget("expirebridge:meta", "features") is None
+
+
+# The tables of docs/reference/states.md
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
+SECTION = PAGE.read_text().partition("operation does to a group\n")[2].partition("\n## ")[0]
+ROWS = {
+    cells[0]: cells[1:]
+    for line in SECTION.splitlines()
+    if line.startswith("| ") and (cells := [cell.strip() for cell in line.strip("|").split("|")])
+}
+NUMBERS = ("left", "succeeded", "failed", "cancelled")
+
+
+def again(_store: Store, bridge: Bridge) -> None:
+    bridge.run_now("g@g0")
+
+
+def given_up(_store: Store, bridge: Bridge) -> None:
+    bridge.purge_failed(["g@g0"])
+
+
+def looked_at(_store: Store, bridge: Bridge) -> None:
+    bridge.pause("g@g0")
+    bridge.put_off("g@g0", 60)
+    bridge.edit("g@g0", args=[5])
+    bridge.resume("g@g0")
+
+
+def forgotten(store: Store, _bridge: Bridge) -> None:
+    age(store.client, "succeeded", "g@g0", 1)
+    sweep(store)
+
+
+def ending(how: str) -> Callable[[Store, Bridge], None]:
+    def end_first(store: Store, _bridge: Bridge) -> None:
+        claim(store)
+        settle(store, Settlement("g@g0", "t", how))
+
+    return end_first
+
+
+MEMBERS: dict[str, tuple[str, str | None, Callable[[Store, Bridge], object]]] = {
+    "is made": ("wait", None, lambda _, bridge: bridge.make_tasks(items(1), group="g")),
+    "succeeds": ("wait", None, ending("succeeded")),
+    'fails, `"wait"`': ("wait", None, ending("failed")),
+    'fails, `"run"`': ("run", None, ending("failed")),
+    "is cancelled": ("wait", None, lambda _, bridge: bridge.cancel("g@g0")),
+    "runs again after a success": ("wait", "succeeded", again),
+    'runs again after a failure, `"wait"`': ("wait", "failed", again),
+    'is purged after a failure, `"wait"`': ("wait", "failed", given_up),
+    "is paused, put off, or edited": ("wait", None, looked_at),
+    "is retried": ("wait", None, ending("retry")),
+    "is forgotten": ("wait", "succeeded", forgotten),
+}
+
+
+@pytest.mark.parametrize("row", MEMBERS)
+def test_what_becomes_of_a_member_changes_the_numbers(
+    store: Store, bridge: Bridge, row: str
+) -> None:
+    on_failed, before, act = MEMBERS[row]
+    make(bridge, 2, close=False, on_failed=on_failed)
+    if before:
+        ending(before)(store, bridge)
+    old = read(bridge)
+    act(store, bridge)
+    new = read(bridge)
+    changes = [getattr(new, name) - getattr(old, name) for name in NUMBERS]
+    assert [f"{change:+}" if change else "" for change in changes] == ROWS[row]
+    assert state_of(store, "g@then") is State.PAUSED
+
+
+STATES = ("open", "closed", "ended", "cancelled")
+
+
+def outcome(bridge: Bridge, call: Callable[[], object]) -> str:
+    """What a call does, in the words of the table."""
+    before = read(bridge)
+    try:
+        call()
+    except (GroupClosed, GroupDiffers) as error:
+        assert read(bridge) == before
+        return f"`{type(error).__name__}`"
+    after = read(bridge)
+    if after == before:
+        return "nothing changes"
+    if after.state == before.state:
+        return "adds members"
+    made = after.total - before.total
+    return "makes what is not made, closes it" if made else str(after.state)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in MEMBERS and "`" in row])
+@pytest.mark.parametrize("state", STATES)
+def test_what_each_operation_does_to_a_group(
+    store: Store, bridge: Bridge, state: str, row: str
+) -> None:
+    group = make(bridge, 1, close=state != "open")
+    if state == "ended":
+        end(store)
+    if state == "cancelled":
+        bridge.cancel_group("g")
+    assert read(bridge).state == state
+    assert group.name == "g"
+    calls: dict[str, Callable[[], object]] = {
+        "`make_group`, the same": lambda: make(bridge, 2),
+        "`make_group`, another follow-up or `on_failed`": lambda: make(bridge, 1, on_failed="run"),
+        "`make_tasks(group=)`": lambda: bridge.make_tasks(items(1), group="g"),
+        "`close_group`": lambda: bridge.close_group("g"),
+        "`cancel_group`": lambda: bridge.cancel_group("g"),
+    }
+    assert outcome(bridge, calls[row]) == ROWS[row][STATES.index(state)]
+
+
+def test_the_tables_have_no_other_rows() -> None:
+    heads = {"", "a member", "---"}
+    assert len([row for row in ROWS if row not in heads]) == len(MEMBERS) + 5
+    assert MEMBERS.keys() < ROWS.keys()
 
 
 # Bad input
