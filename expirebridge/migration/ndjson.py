@@ -37,7 +37,7 @@ FIELDS_OF_SERIES = sorted(
     {"args", "func", "made", "misfire", "paused", "retry", "schedule", "series", "tags", "timeout"}
 )
 _REQUIRED_NUMBERS = ("made", "next", "left", "succeeded", "failed", "cancelled")
-_NUMBERS = ("closed", "ended", "stopped", "cancelled_to")
+_NUMBERS = ("closed", "ended", "failed_at", "stopped", "cancelled_to")
 FIELDS_OF_GROUPS = sorted(
     {"definition", "group", "members", "on_failed", "then", *_REQUIRED_NUMBERS, *_NUMBERS}
 )

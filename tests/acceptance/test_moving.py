@@ -397,6 +397,8 @@ def test_members_that_stayed_behind_are_made_again_or_given_up(
     assert "1 running tasks are left out" in run("export", str(file), url=url).stderr
     run("import", str(file), url=new_url)
     assert (group_at(new).left, group_at(new).failed) == (3, 1)
+    assert group_at(new).failed_at is not None
+    assert group_at(new).failed_at == group_at(bridge).failed_at
     for number in (0, 1):
         new.make_task("m.f", delay=60, id=f"g@g{number}", if_exists="keep")
     assert (group_at(new).left, group_at(new).failed, group_at(new).total) == (3, 0, 3)

@@ -968,10 +968,14 @@ def test_groups_of_all_partitions_are_listed_unended_ones_first(
     assert len(partitions.run(groups.find_unended(3))) == 3
 
 
-def test_pages_of_unended_groups_end_with_these(store: Store, bridge: Bridge) -> None:
-    for number in range(250):
+def test_pages_of_unended_groups_end_with_these(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    for number in range(350):
         bridge.make_group(f"g{number}", [], close=number >= 150)
+    client.config_resetstat()
     assert len(store.run(groups.find_unended(1000))) == 150
+    assert client.info("commandstats")["cmdstat_zrevrange"]["calls"] == 2
 
 
 def test_the_doctor_warns_of_a_group_that_waits_for_failed_members_alone(
