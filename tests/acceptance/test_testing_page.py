@@ -57,9 +57,11 @@ def keep(project: Path, *handlers: str) -> None:
 
 def test_the_recipes_for_pytest_pass(project: Path) -> None:
     keep(project, "mail.py")
-    files = ["test_accounts.py", "test_marked.py", "test_failures.py", "test_charge.py"]
+    files = [
+        "test_accounts.py", "test_marked.py", "test_failures.py", "test_import.py", "test_charge.py"
+    ]  # fmt: skip
     told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
-    assert "5 passed" in told
+    assert "6 passed" in told
 
 
 def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
