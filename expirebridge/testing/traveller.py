@@ -22,14 +22,16 @@ from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
+from expirebridge.model.group import group_of
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
 from expirebridge.store.client import Database, Store
-from expirebridge.store.commands import claiming, reconciling
+from expirebridge.store.commands import claiming, groups, reconciling
 from expirebridge.store.commands.call import Steps, batches, new_nonce
 from expirebridge.store.commands.claiming import Claim, SettledThen, Settlement
+from expirebridge.store.commands.groups import Cancelling
 from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.producing import NewTask
@@ -348,6 +350,8 @@ class Traveller:
         if state is not None and (then := outcome.settlement.then) is not None:
             outcome = attempt.after(not_made(then, code, state))
             code, _ = self._settle(outcome.settlement)
+        if (group := group_of(claimed.id)) is not None:
+            self._store.run(_cancel_members(group, self._settings))
         await self.exchange()
         if not attempt.is_over:
             return None
@@ -371,6 +375,15 @@ class Traveller:
         if self._python_clock is not None:
             self._python_clock.move(now)
         await asyncio.sleep(max(to / 1000 - now / 1e6, 0))
+
+
+def _cancel_members(name: str, settings: Settings) -> Steps[None]:
+    """Cancel the members of a group that a failure has cancelled, as sweeps of listeners do."""
+    group = yield from groups.get_group(name)
+    if group is None or group.stopped is None:
+        return
+    while (yield from groups.cancel_group(name, keep=settings.keep_succeeded)) is Cancelling.MORE:
+        pass
 
 
 def _take_up(news: Collection[News], settings: Settings) -> Steps[None]:

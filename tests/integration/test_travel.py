@@ -26,6 +26,7 @@ from expirebridge import (
     Retry,
     Spread,
     State,
+    Then,
     current_task,
     handler,
     make_task,
@@ -106,6 +107,23 @@ def test_at_is_a_time_on_the_clock_that_was_moved(clock: Clock) -> None:
     assert abs(ran.at - at) < timedelta(seconds=1)
     with pytest.raises(InvalidTask, match="that has passed"):
         clock.travel(at=at - timedelta(days=1))
+
+
+def test_a_failure_that_cancels_its_group_cancels_the_members(
+    clock: Clock, handlers: Handlers
+) -> None:
+    def fail_at_first(number: int) -> None:
+        if number == 0:
+            raise Discard("no")
+
+    handlers["rows.read"] = fail_at_first
+    with Bridge() as bridge:
+        rows = [{"func": "rows.read", "args": [n], "delay": n} for n in range(150)]
+        bridge.make_group("g", rows, then=Then("rows.read", [1]), on_failed="cancel")
+        assert [(one.task.id, one.end) for one in clock.travel("1h")] == [("g@g0", "failed")]
+        group = bridge.get_group("g")
+    assert group is not None
+    assert (group.state, group.left, group.cancelled) == ("cancelled", 0, 149)
 
 
 def test_retries_come_after_their_delays(clock: Clock) -> None:
