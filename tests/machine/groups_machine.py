@@ -319,6 +319,11 @@ class GroupsMachine(RuleBasedStateMachine):
             begin = model.cancelled_to
             model.cancelled_to = min(begin + PART, model.next)
             assert reply is (Cancelling.MORE if model.cancelled_to < model.next else Cancelling.ALL)
+            found = Found(self.client)
+            for number in range(begin, model.cancelled_to):
+                one = model.members.get(number)
+                if one and one.counts_as == "open" and found.state(member(number)) is None:
+                    one.counts_as = "cancelled"  # its record is lost
             self._check_cancelled(range(begin, model.cancelled_to))
         self.observe()
 
