@@ -32,7 +32,7 @@ THEN = Then("orders.close", [7])
 PART = 2
 """Members that a call to cancel the group looks at."""
 
-numbers = st.integers(0, 5)
+numbers = st.integers(0, 7)
 delays = st.sampled_from([0, 0, MINUTE])
 policies = st.sampled_from(["reject", "keep", "replace", "extend"])
 outcomes = st.sampled_from(
@@ -269,19 +269,26 @@ class GroupsMachine(RuleBasedStateMachine):
         call = b"mail.send?[%d]" % arg
         item = new(member(number), delay * 1000, call=call, if_exists=if_exists)
         command = producing.make([item])
-        self.last_make = number, command
         had_ended = self.model is not None and self.model.has_ended(number)
         reply = self._make(number, command)
+        if reply.outcome is Outcome.CREATED:
+            self.last_make = number, command
         if had_ended:
             kept = Outcome.KEPT if if_exists == "keep" else Outcome.REJECTED
             assert reply.outcome is kept
 
     @precondition(lambda self: self.last_make)
-    @rule()
-    def make_once_more(self) -> None:
+    @rule(has_run=st.booleans())
+    def make_once_more(self, has_run: bool) -> None:
         """The reply was lost, and the call is sent again, maybe much later."""
         assert self.last_make is not None
-        self._make(*self.last_make)
+        if has_run:
+            self.run_all("succeeded")
+        number, command = self.last_make
+        known = self._record(member(number)).get("nonce", "")
+        reply = self._make(number, command)
+        if str(command.arguments[0]) in known:
+            assert reply.outcome is Outcome.CREATED
 
     def _make(self, number: int, command: Command[list[MakeReply]]) -> MakeReply:
         model = self.model
@@ -335,19 +342,40 @@ class GroupsMachine(RuleBasedStateMachine):
             state = found.state(member(number))
             if number in self.model.members and state not in {None, *FINISHED}:
                 assert state == State.RUNNING
-                assert fields_of(found.keys[f"{PREFIX}:task:{member(number)}"][1])["cancel"] == "1"
+                assert self._record(member(number))["cancel"] == "1"
 
     @rule(number=numbers, operation=st.sampled_from(OPERATIONS))
     def change_member(self, number: int, operation: str) -> None:
+        known = sorted(self.model.members) if self.model is not None else ()
+        if known:
+            number = known[number % len(known)]
         self._change(member(number), operation)
         if operation == "purge" and self.model is not None:
             self.model.give_up(number)
         self.observe()
 
+    @precondition(lambda self: self.waited_for())
+    @rule(pick=numbers)
+    def purge_failed(self, pick: int) -> None:
+        """A failed member that the group waits for is given up."""
+        those = self.waited_for()
+        self._change(member(those[pick % len(those)]), "purge")
+        assert self.model is not None
+        self.model.give_up(those[pick % len(those)])
+        self.observe()
+
+    def waited_for(self) -> list[int]:
+        """The failed members that the group waits for."""
+        members = self.model.members if self.model is not None else {}
+        return [number for number in members if members[number].counts_as == "waited for"]
+
     @rule(operation=st.sampled_from(OPERATIONS))
     def change_follow_up(self, operation: str) -> None:
         self._change(FOLLOW_UP, operation)
         self.observe(of_follow_up=True)
+
+    def _record(self, id: str) -> dict[str, str]:
+        return fields_of(Found(self.client).keys.get(f"{PREFIX}:task:{id}", ("", []))[1])
 
     def _change(self, id: str, operation: str) -> None:
         operations: dict[str, Callable[[], object]] = {
@@ -371,7 +399,7 @@ class GroupsMachine(RuleBasedStateMachine):
     def edit_key(self, number: int, is_set: bool) -> None:
         """A member's key is deleted, or set once more."""
         id = member(number)
-        record = fields_of(Found(self.client).keys.get(f"{PREFIX}:task:{id}", ("", []))[1])
+        record = self._record(id)
         if not record:
             return
         name = f"{id}:?{record['call']}".encode()
@@ -438,7 +466,7 @@ class GroupsMachine(RuleBasedStateMachine):
         self.store.run(producing.make([new(ALONE, delay * 1000)]))
         self.observe()
 
-    @rule(outcome=st.sampled_from(["succeeded", "succeeded", "failed"]))
+    @rule(outcome=st.sampled_from(["succeeded", "failed"]))
     def run_all(self, outcome: str) -> None:
         """All that is due runs, and ends in this way."""
         self.claim(100)
@@ -454,6 +482,14 @@ class GroupsMachine(RuleBasedStateMachine):
             self.change_follow_up("pause")
         self.change_member(number, "run_now")
         self.run_all("succeeded")
+
+    @precondition(lambda self: self.model is not None and self.model.ended)
+    @rule(count=st.integers(0, 3))
+    def start_over(self, count: int) -> None:
+        """The group is forgotten, and another of its name is made."""
+        self.pass_time(2 * DAY)
+        self.sweep()
+        self.make_group(count, close=False)
 
     @rule(number=numbers)
     def let_lapse(self, number: int) -> None:
@@ -492,11 +528,10 @@ class GroupsMachine(RuleBasedStateMachine):
             if Found(self.client).is_stopping():
                 self.cancel_some()
             found = Found(self.client)
-            waited_for = self.model.members.items() if self.model is not None else ()
-            for number, one in waited_for:
-                if one.counts_as == "waited for":
-                    self.make(number, 0, 1, "keep")
-                    self.change_member(number, "run_now")
+            for number in self.waited_for():
+                self.make(number, 0, 1, "keep")
+                self._change(member(number), "run_now")
+                self.observe()
             for id in found.ids(State.PAUSED):
                 if id != FOLLOW_UP:
                     self.store.run(producing.resume([id]))
@@ -504,7 +539,7 @@ class GroupsMachine(RuleBasedStateMachine):
             self.claim(100)
             self.runs = []
             for id in Found(self.client).ids(State.RUNNING):
-                record = fields_of(Found(self.client).keys.get(f"{PREFIX}:task:{id}", ("", []))[1])
+                record = self._record(id)
                 if "token" in record:
                     self.runs.append((id, record["token"]))
             while self.runs:

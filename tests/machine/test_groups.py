@@ -10,7 +10,7 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.store import script_loader
 from tests.machine.groups_machine import machine_for
 
-EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "15"))
 """Sequences of operations; `make machine` sets more."""
 LONG = EXAMPLES >= 1000
 
