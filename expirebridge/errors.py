@@ -8,7 +8,7 @@ ExpirebridgeError
 ├── GroupError           a group cannot be used so
 │   ├── GroupNotFound        there is no group of that name
 │   ├── GroupClosed          it takes no more members
-│   └── GroupDiffers         it was made with another follow-up, or another on_failed
+│   └── GroupDiffers         it was made with other tasks, another follow-up or on_failed
 ├── SeriesDeclared       the id belongs to a series that handlers declare
 ├── HandlersError        the handlers' folder cannot be used
 ├── EmbeddedServerError  the embedded server did not start
@@ -109,12 +109,12 @@ class GroupClosed(GroupError):
 
 
 class GroupDiffers(GroupError):
-    """A group of that name was made with another follow-up, or another `on_failed`."""
+    """A group of that name was made with other tasks, another follow-up, or another `on_failed`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
             name,
-            "was made with another follow-up, or another on_failed: choose another name; a "
+            "was made with other tasks, another follow-up or on_failed: choose another name; a "
             "name is free a day after the group has ended",
         )
 

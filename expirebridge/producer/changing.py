@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from expirebridge.errors import InvalidTask, PartlyDone
 from expirebridge.model import keys
@@ -17,6 +18,7 @@ Progress = Callable[[Mapping[Change, int]], None]
 """Called after each batch with the numbers of tasks changed so far."""
 
 _ChangeAll = Callable[[Sequence[str]], Command[list[Change]]]
+_resume_many = partial(producing.resume, spare_follow_ups=True)
 
 
 class ChangingOperations(OperationGroup):
@@ -142,16 +144,18 @@ class ChangingOperations(OperationGroup):
     ) -> Steps[dict[Change, int]]:
         """Resume each of these tasks, as `resume` does one; returns how many had which answer.
 
+        The follow-up of a group that has not ended stays paused; `resume` starts it early.
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
         """
-        return self._change_all(ids, producing.resume, progress)
+        return self._change_all(ids, _resume_many, progress)
 
     def resume_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Let every paused task with the tag go on; returns how many now wait, or are running.
 
+        The follow-up of a group that has not ended stays paused.
         Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
         """
-        return self._change_tag(tag, Change.RESUMED, producing.resume, progress)
+        return self._change_tag(tag, Change.RESUMED, _resume_many, progress)
 
     def run_now(self, id: str) -> Command[Change]:
         """Make a task due now; a finished one, failed or not, starts over with new attempts.

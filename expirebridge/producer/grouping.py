@@ -1,6 +1,6 @@
 """Operations on groups: make one, add members, close, cancel and look at it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 
@@ -18,7 +18,7 @@ from expirebridge.model.task import Outcome, State
 from expirebridge.producer.making import MakingOperations
 from expirebridge.producer.new_task import new_task
 from expirebridge.store.commands import groups
-from expirebridge.store.commands.call import Command, Steps
+from expirebridge.store.commands.call import Argument, Command, Steps
 from expirebridge.store.commands.producing import MakeReply, NewTask
 from expirebridge.store.task_records import split_call
 
@@ -57,9 +57,10 @@ class GroupOperations(MakingOperations):
         has ended and is forgotten. So is a group's name taken until a day after its end. Returns
         the group as it is now.
 
-        Raises InvalidTask before anything is sent; GroupDiffers if the group was made with another
-        follow-up or `on_failed`; TaskExists if the id of the follow-up is taken; GroupClosed if it
-        was cancelled meanwhile; and what `make_tasks` raises.
+        Raises InvalidTask before anything is sent; GroupDiffers if the group was made with other
+        tasks (their times may differ), another follow-up or `on_failed`; TaskExists if the id of
+        the follow-up is taken; GroupClosed if it was cancelled meanwhile; and what `make_tasks`
+        raises.
         """
         check_group(name)
         if on_failed not in ON_FAILED:
@@ -69,7 +70,7 @@ class GroupOperations(MakingOperations):
         members = self._members(name, tasks)
         follow_up = self._follow_up(name, then)
         yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
-        begun = yield from self._begin(name, on_failed, len(members), follow_up)
+        begun = yield from self._begin(name, on_failed, members, follow_up)
         group = yield from groups.get_group(name)
         if begun is groups.MakeGroupCode.MADE or (group is not None and not group.closed):
             yield from self._make_all(members)
@@ -118,16 +119,15 @@ class GroupOperations(MakingOperations):
         return find_groups(limit)
 
     def _begin(
-        self, name: str, on_failed: OnFailed, count: int, then: NewTask | None
+        self, name: str, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
     ) -> Steps[groups.MakeGroupCode]:
         """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
-        made_with = (on_failed, then and (then.call, then.when, sorted(then.fields.items())))
-        digest = sha1(repr(made_with).encode(), usedforsecurity=False).hexdigest()
+        digest = self._digest_of(on_failed, members, then)
         if then is not None:
             then = yield from self._writer.write(then)
             self._announce([then])
         begun = yield from groups.make_group(
-            name, on_failed=on_failed, definition=digest, count=count, then=then
+            name, on_failed=on_failed, definition=digest, count=len(members), then=then
         )
         if begun.code is groups.MakeGroupCode.DIFFERS:
             raise GroupDiffers(name)
@@ -138,6 +138,23 @@ class GroupOperations(MakingOperations):
             if self._unknown.warns:
                 yield from self._unknown.warn([split_call(then.call)[0]])
         return begun.code
+
+    def _digest_of(
+        self, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
+    ) -> str:
+        """A digest of what a group is made with, but for times. Without arguments that are sealed:
+        it is stored in clear, and short ones could be guessed from it."""
+        left_out = {"args"} if self._writer.seals else set[str]()
+
+        def fields_of(task: NewTask) -> list[tuple[str, Argument]]:
+            return sorted(pair for pair in task.fields.items() if pair[0] not in left_out)
+
+        digest = sha1(on_failed.encode(), usedforsecurity=False)
+        for member in members:
+            digest.update(repr((member.call, fields_of(member))).encode())
+        if then is not None:
+            digest.update(repr((then.call, then.when, fields_of(then))).encode())
+        return digest.hexdigest()
 
     def _follow_up(self, name: str, then: Then | None) -> NewTask | None:
         if then is None:

@@ -176,6 +176,7 @@ class MakingOperations(OperationGroup):
         rest: Sequence[producing.NewTask] = new
         undone = set[str]()
         fault: PartlyDone | None = None
+        refused: dict[str, GroupError] = {}
         while rest:
             count = yield from PARTITIONS
             unavailable = (yield from UNAVAILABLE) if count > 1 else frozenset[int]()
@@ -192,16 +193,15 @@ class MakingOperations(OperationGroup):
                     left = [chunk[place] for place in partly.undone]
                     others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
                     undone |= {task.id for task in left if not (task.drawn and others)}
-                for task, outcome in zip(chunk, outcomes, strict=True):
-                    if outcome is not None and outcome.no_member:
-                        raise _refused(task.id, outcome)
-                    if outcome is not None:
-                        made[task.id] = self._made(task, outcome)
+                refused.update(self._read_made(chunk, outcomes, made))
+                undone |= refused.keys()
                 if (yield from PARTITIONS) != count:
                     break  # the first chunk brought it: one was assumed
                 if count > 1 and (yield from UNAVAILABLE) != unavailable:
                     break  # other ids can be drawn
             rest = [task for task in rest if task.id not in made and task.id not in undone]
+        if refused:
+            raise next(iter(refused.values()))
         if fault is not None and undone:
             places = [place for place, task in enumerate(new) if task.id in undone]
             raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
@@ -242,6 +242,21 @@ class MakingOperations(OperationGroup):
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
         return self._make(new)
+
+    def _read_made(
+        self,
+        chunk: Sequence[producing.NewTask],
+        replies: Sequence[producing.MakeReply | None],
+        made: dict[str, Task],
+    ) -> dict[str, GroupError]:
+        """Add what was made to `made`; return the members that were refused, by their ids."""
+        refused = {}
+        for task, reply in zip(chunk, replies, strict=True):
+            if reply is not None and reply.no_member:
+                refused[task.id] = _refused(task.id, reply)
+            elif reply is not None:
+                made[task.id] = self._made(task, reply)
+        return refused
 
     def _checked(self, tasks: Iterable[Mapping[str, Any]]) -> Sequence[producing.NewTask]:
         folder, writer = self._settings.tasks, self._writer

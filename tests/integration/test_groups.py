@@ -36,7 +36,9 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, groups, migration, producing, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
+from tests.kit.dying_producer import Died, dying_after
 from tests.kit.logs import Log
+from tests.kit.private_keys import K1
 from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -132,6 +134,23 @@ def test_who_resumes_it_starts_it_before(store: Store, bridge: Bridge) -> None:
     end(store)
     assert state_of(store, "g@then") is State.SUCCEEDED
     assert read(bridge).state is GroupState.ENDED
+
+
+@pytest.mark.parametrize("by", ["tag", "ids"])
+def test_many_are_resumed_without_it(store: Store, bridge: Bridge, by: str) -> None:
+    tagged = [{**item, "tags": ["t"]} for item in items(2)]
+    bridge.make_group("g", tagged, then=Then("orders.close", tags=["t"]))
+    bridge.pause_tag("t")
+    if by == "tag":
+        assert bridge.resume_tag("t")[Change.RESUMED] == 2
+    else:
+        told = bridge.resume_all(["g@g0", "g@g1", "g@then"])
+        assert told == {Change.RESUMED: 2, Change.PAUSED: 1}
+    assert state_of(store, "g@then") is State.PAUSED
+    end(store)
+    bridge.pause("g@then")
+    assert bridge.resume_tag("t")[Change.RESUMED] == 1
+    assert state_of(store, "g@then") is State.PENDING
 
 
 def test_who_cancels_it_cancels_only_it(store: Store, bridge: Bridge) -> None:
@@ -421,7 +440,8 @@ def test_a_deleted_key_cancels_its_member(
 
 
 def test_a_call_that_is_repeated_makes_what_is_missing(store: Store, bridge: Bridge) -> None:
-    bridge.make_group("g", items(2), then=THEN, close=False)
+    with dying_after(2), pytest.raises(Died):
+        make(bridge, 4)
     end(store, "succeeded", "g@g0")
     group = make(bridge, 4)
     assert (group.total, group.left, group.closed) == (4, 3, True)
@@ -452,6 +472,14 @@ def test_what_has_ended_is_not_made_again_even_if_it_is_forgotten(
 @pytest.mark.parametrize(
     "other",
     [
+        {"then": THEN, "tasks": items(3)},
+        {"then": THEN, "tasks": items(2)[::-1]},
+        {
+            "then": THEN,
+            "tasks": [
+                {"func": "mail.send", "args": [n], "tags": ["t"], "delay": 0} for n in (0, 1)
+            ],
+        },
         {"then": Then("orders.close", [8])},
         {"then": Then("orders.close", [7], "1s")},
         {"then": Then("orders.close", [7], tags=["t"])},
@@ -461,8 +489,8 @@ def test_what_has_ended_is_not_made_again_even_if_it_is_forgotten(
 )
 def test_another_group_of_that_name_is_refused(bridge: Bridge, other: dict[str, Any]) -> None:
     make(bridge)
-    with pytest.raises(GroupDiffers, match="group 'g' was made with another follow-up"):
-        bridge.make_group("g", items(2), **other)
+    with pytest.raises(GroupDiffers, match="group 'g' was made with other tasks"):
+        bridge.make_group("g", **{"tasks": items(2), **other})
 
 
 def test_a_group_is_refused_whose_follow_up_has_a_taken_id(bridge: Bridge) -> None:
@@ -514,6 +542,25 @@ def test_a_call_that_is_refused_makes_no_member(
     assert read(bridge).total == 1
     bridge.make_task("mail.send", delay=0, id="g@g5", if_exists="keep")
     assert read(bridge).total == 2
+
+
+def test_a_repeated_call_may_have_other_times(bridge: Bridge) -> None:
+    group = make(bridge, 2)
+    later = [{**item, "delay": 60} for item in items(2)]
+    assert bridge.make_group("g", later, then=THEN) == group
+
+
+def test_the_digest_of_a_group_tells_nothing_of_sealed_arguments(
+    url: str, client: redis.Redis
+) -> None:
+    with Bridge(url, keys=K1) as bridge:
+        digests = set()
+        for card in (1, 2):
+            one = [{"func": "mail.send", "args": [card], "delay": 60}]
+            bridge.make_group(f"g{card}", one, then=Then("orders.close", [card]))
+            assert bridge.make_group(f"g{card}", one, then=Then("orders.close", [card])).total == 1
+            digests.add(client.hget(f"expirebridge:group:g{card}", "definition"))
+    assert len(digests) == 1
 
 
 def test_a_member_can_be_replaced(store: Store, bridge: Bridge) -> None:
@@ -583,6 +630,14 @@ def test_a_member_has_a_number_below_100_000(bridge: Bridge, number: str) -> Non
         bridge.make_tasks(items(1), group="g")
 
 
+def test_one_that_is_no_member_keeps_no_other_from_being_made(bridge: Bridge) -> None:
+    with pytest.raises(GroupNotFound, match="group 'x'"):
+        bridge.make_tasks(
+            [{"func": "mail.send", "delay": 0, "id": id} for id in ("a", "x@g1", "b")]
+        )
+    assert bridge.count().pending == 2
+
+
 def test_without_a_group_there_are_no_members(bridge: Bridge) -> None:
     for _ in range(2):
         with pytest.raises(GroupNotFound, match="group 'x' does not exist"):
@@ -637,7 +692,7 @@ def test_the_follow_up_of_a_task_may_be_a_member(
     claim(store)
     then = Settlement("a", "t", "succeeded", then=new("g@g5", 60_000))
     [settled] = store.run(claiming.settle_then([then], Settings()))
-    assert settled.code is (Settled.DONE if is_there else Settled.NO_MEMBER)
+    assert settled.code is (Settled.DONE if is_there else Settled.NO_GROUP)
     assert state_of(store, "g@g5") is (State.PENDING if is_there else None)
 
 
@@ -677,6 +732,97 @@ def test_garbage_in_place_of_a_group_stops_no_task(
     end(store)
     assert state_of(store, "g@g0") is State.SUCCEEDED
     assert sweep(store).stopping == []
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("group:a", "left"), ("group:a", "succeeded"), ("task:a@then", "left")]
+)
+@pytest.mark.parametrize("value", ["nan", "x", "1e300", "-5"])
+def test_garbage_in_one_group_harms_no_other(
+    store: Store, bridge: Bridge, client: redis.Redis, name: str, field: str, value: str
+) -> None:
+    for group in "abc":
+        bridge.make_group(group, items(2), then=Then("orders.close"))
+    client.hset(f"expirebridge:{name}", field, value)
+    end(store)
+    for group in "bc":
+        assert state_of(store, f"{group}@then") is State.PENDING
+    assert bridge.count().succeeded == 6
+
+
+@pytest.mark.parametrize("left", ["nan", "1e300"])
+def test_garbage_in_place_of_its_time_does_not_lose_a_follow_up(
+    store: Store, bridge: Bridge, client: redis.Redis, left: str
+) -> None:
+    make(bridge, 1)
+    client.hset("expirebridge:task:g@then", "left", left)
+    end(store)
+    assert state_of(store, "g@then") is State.PENDING
+
+
+@pytest.mark.parametrize("kind", ["no bytes of ours", "no hash", "another type", "no fields"])
+def test_garbage_among_cancelled_groups_stops_no_sweep(
+    store: Store, bridge: Bridge, client: redis.Redis, kind: str
+) -> None:
+    bridge.make_group("z", [{"func": "mail.send", "delay": 60}] * 150, then=THEN)
+    store.run(groups.cancel_group("z", keep=60))
+    name = b"\xff\xfe" if kind == "no bytes of ours" else b"a"
+    client.zadd("expirebridge:stopping", {name: 1})
+    if kind == "another type":
+        client.set("expirebridge:group:a", "x")
+    if kind == "no fields":
+        client.hset("expirebridge:group:a", mapping={"stopped": 1, "on_failed": "run"})
+    stopping = sweep(store).stopping
+    assert stopping == (["a", "z"] if kind == "no fields" else ["z"])
+    for group in stopping:
+        store.run(groups.cancel_group(group, keep=60))
+    assert sweep(store).stopping == []
+    assert bridge.get_group("z").cancelled == 150  # type: ignore[union-attr]
+
+
+def test_a_group_whose_hash_is_lost_keeps_no_move_waiting(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1)
+    client.delete("expirebridge:group:g")
+    with pytest.raises(MoveRefused, match="a group of this database has not ended"):
+        store.run(migration.begin_move("redis://new"))
+    with pytest.raises(GroupNotFound):
+        bridge.cancel_group("g")
+    assert store.run(migration.begin_move("redis://new"))
+
+
+def test_what_another_client_wrote_there_makes_way_for_a_group(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    make(bridge, 1)
+    client.set("expirebridge:group:g", "x")
+    with pytest.raises(GroupNotFound):
+        bridge.close_group("g")
+    with pytest.raises(GroupNotFound):
+        bridge.make_tasks(items(1), group="g")
+    with pytest.raises(TaskExists, match="g@then"):
+        make(bridge, 1)
+    bridge.cancel("g@then")
+    assert make(bridge, 1).left == 1
+
+
+def test_a_finished_task_that_a_member_keeps_has_ended(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    """It throttles itself by `window`."""
+    make(bridge, 1, close=False)
+    client.set("g@g5:?mail.send?[]", 0, px=60_000)
+    hint = reconciling.KeyEvent(
+        b"g@g5:?mail.send?[]", "g@g5", b"mail.send?[]", reconciling.EventKind.LIVE
+    )
+    store.run(reconciling.adopt([hint], Settings()))
+    bridge.run_now("g@g5")
+    end(store)
+    kept = bridge.make_task("mail.send", delay=0, id="g@g5", if_exists="keep", window=60)
+    assert (kept.outcome, kept.state) == (Outcome.KEPT, State.SUCCEEDED)
+    assert counted(bridge) == (2, 0, 2, 0, 0)
+    assert bridge.close_group("g").state is GroupState.ENDED
 
 
 # Kept, listed, moved
@@ -846,7 +992,10 @@ def outcome(bridge: Bridge, call: Callable[[], object]) -> str:
 def test_what_each_operation_does_to_a_group(
     store: Store, bridge: Bridge, state: str, row: str
 ) -> None:
-    group = make(bridge, 1, close=state != "open")
+    if state == "open":
+        with dying_after(1), pytest.raises(Died):
+            make(bridge, 2)
+    group = read(bridge) if state == "open" else make(bridge, 2)
     if state == "ended":
         end(store)
     if state == "cancelled":
@@ -855,7 +1004,7 @@ def test_what_each_operation_does_to_a_group(
     assert group.name == "g"
     calls: dict[str, Callable[[], object]] = {
         "`make_group`, the same": lambda: make(bridge, 2),
-        "`make_group`, another follow-up or `on_failed`": lambda: make(bridge, 1, on_failed="run"),
+        "`make_group`, other tasks, another follow-up or `on_failed`": lambda: make(bridge, 1),
         "`make_tasks(group=)`": lambda: bridge.make_tasks(items(1), group="g"),
         "`close_group`": lambda: bridge.close_group("g"),
         "`cancel_group`": lambda: bridge.cancel_group("g"),

@@ -21,6 +21,7 @@ from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.groups import Cancelling
 from expirebridge.store.commands.producing import MakeReply
 from expirebridge.store.commands.reconciling import EventKind
+from tests.kit.dying_producer import Died, dying_after
 from tests.kit.snapshot import fields_of, read_keys, scores_of
 from tests.kit.steps import PREFIX, new, reschedule
 from tests.machine.world import age
@@ -220,28 +221,34 @@ class GroupsMachine(RuleBasedStateMachine):
 
     # Producers
 
-    @initialize(on_failed=st.sampled_from(["wait", "run", "cancel"]), count=st.integers(0, 4))
-    def begin(self, on_failed: OnFailed, count: int) -> None:
+    @initialize(
+        on_failed=st.sampled_from(["wait", "run", "cancel"]),
+        count=st.integers(0, 4),
+        made=st.integers(0, 4),
+    )
+    def begin(self, on_failed: OnFailed, count: int, made: int) -> None:
         self.on_failed = on_failed
-        self.make_group(count, close=False)
+        self.count = count
+        self.make_group(made, close=False)
 
-    @rule(count=st.integers(0, 5), close=st.booleans())
-    def make_group(self, count: int, close: bool) -> None:
-        """Make it, or what is missing of it."""
-        items = [{"func": "mail.send", "args": [number], "delay": 0} for number in range(count)]
-        begun = self.model
+    @rule(made=st.integers(0, 5), close=st.booleans())
+    def make_group(self, made: int, close: bool) -> None:
+        """Make it, or what is missing of it; the producer dies after so many members."""
+        items = [{"func": "mail.send", "args": [one], "delay": 0} for one in range(self.count)]
+        begun, count = self.model, min(made, self.count)
         if begun is None and self.follow_up not in {None, *FINISHED}:
             with suppress(TaskExists):
                 self.bridge.make_group(GROUP, items, then=THEN, on_failed=self.on_failed)
                 raise AssertionError("its follow-up's id was taken")
             self.observe()
             return
-        self.bridge.make_group(GROUP, items, then=THEN, on_failed=self.on_failed, close=close)
-        model = self.model = begun or Model(self.on_failed, count)
+        with dying_after(made), suppress(Died):
+            self.bridge.make_group(GROUP, items, then=THEN, on_failed=self.on_failed, close=close)
+        model = self.model = begun or Model(self.on_failed, self.count)
         if not model.closed:
             for number in range(count):
                 model.add(number)
-            model.closed = close
+            model.closed = close and count == self.count
         if begun is not None:
             self.observe()
             return
@@ -450,8 +457,11 @@ class GroupsMachine(RuleBasedStateMachine):
         then = new(member(number), 0, if_exists=if_exists)
         call = claiming.settle_then([Settlement(id, token, "succeeded", then=then)], SETTINGS)
         [settled] = self.store.run(call)
-        if settled.code is Settled.NO_MEMBER:
-            assert model is None or model.refuses(number)
+        if settled.code is Settled.NO_GROUP:
+            assert model is None
+        if settled.code is Settled.GROUP_CLOSED:
+            assert model is not None
+            assert model.refuses(number)
         if settled.code is Settled.DONE:
             assert model is not None
             assert not model.refuses(number)

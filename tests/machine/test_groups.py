@@ -35,7 +35,7 @@ def test_a_group_agrees_with_its_members(server: EmbeddedServer) -> None:
 # For each bug: the file, what stands in it, and what is put in its place.
 BUGS = {
     "a follow-up that runs again": (
-        "include/groups", "record and record.state == 'paused' and record", "record"
+        "include/groups", "if not record or record.state ~= 'paused' then", "if not record then"
     ),
     "a second end": (
         "include/groups", "left == 0 and group[2] and not group[3]", "left == 0 and group[2]"

@@ -2,7 +2,14 @@
 
 from hashlib import sha1
 
-from expirebridge.errors import GroupClosed, InvalidTask, TaskDiffers, TaskExists
+from expirebridge.errors import (
+    GroupClosed,
+    GroupError,
+    GroupNotFound,
+    InvalidTask,
+    TaskDiffers,
+    TaskExists,
+)
 from expirebridge.handlers import Then
 from expirebridge.hooks import Made, NotMade
 from expirebridge.model.partitions import PartitionLayout
@@ -48,10 +55,13 @@ def written(
     return (yield from _writer(settings).write(new))
 
 
-def not_made(new: NewTask, code: Settled, state: State) -> TaskExists | GroupClosed:
-    """Why the server made no follow-up: a task in this state has its id, or its group is closed."""
-    if code is Settled.NO_MEMBER:
-        return GroupClosed(new.id.partition("@")[0])
+def not_made(new: NewTask, code: Settled, state: State) -> TaskExists | GroupError:
+    """Why the server made no follow-up: a task in this state has its id, or it is no member."""
+    group = new.id.partition("@")[0]
+    if code is Settled.NO_GROUP:
+        return GroupNotFound(group)
+    if code is Settled.GROUP_CLOSED:
+        return GroupClosed(group)
     if code is Settled.DIFFERS:
         return TaskDiffers(new.id, state, new.call.decode())
     return TaskExists(new.id, state)

@@ -247,7 +247,8 @@ class Settled(IntEnum):
     GRANTED = 5  # no outcome: slots were granted to tasks that this listener is to claim
     EXISTS = 6  # it is not settled: an unfinished task has the id of its follow-up
     DIFFERS = 7  # the same, and that task, which was to be extended, has another call
-    NO_MEMBER = 8  # it is not settled: its follow-up would be a member of a group that takes none
+    NO_GROUP = 8  # the same: its follow-up would be a member of a group that is not there
+    GROUP_CLOSED = 9  # the same, of a group that takes no more
 
 
 _SETTLED = {each.value: each for each in Settled}

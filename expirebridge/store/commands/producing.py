@@ -171,11 +171,13 @@ def pause(ids: Sequence[str]) -> Command[list[Change]]:
     )
 
 
-def resume(ids: Sequence[str]) -> Command[list[Change]]:
-    """Let paused tasks go on."""
+def resume(ids: Sequence[str], *, spare_follow_ups: bool = False) -> Command[list[Change]]:
+    """Let paused tasks go on; unless follow-ups whose groups have not ended are to be spared."""
     return script(
-        "resume", new_nonce(), *ids, read=_all_changed(Change.RESUMED), route=by_id(ids, resume)
-    )
+        "resume", new_nonce(), "1" if spare_follow_ups else "", *ids,
+        read=_all_changed(Change.RESUMED),
+        route=by_id(ids, partial(resume, spare_follow_ups=spare_follow_ups)),
+    )  # fmt: skip
 
 
 def run_now(id: str) -> Command[Change]:
@@ -200,6 +202,7 @@ _CHANGE_CODES = {
     6: Change.NOT_WATCHED,
     7: Change.ELSEWHERE,
     8: Change.WAITING,
+    9: Change.PAUSED,
 }
 
 

@@ -6,7 +6,7 @@
 
 local function read_arguments(given, usage)
   check_count(given, 1, 1, usage)
-  return { '', '', check_id(given[1]) }
+  return { '', '', '', check_id(given[1]) }
 end
 
 local function tell(reply) return changed(reply[1], 'resumed') end

@@ -22,7 +22,7 @@ end
 
 -- The result of a change that a producer asked for.
 local DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED = 1, 2, 3, 4, 5, 6
-local ELSEWHERE, WAITING = 7, 8
+local ELSEWHERE, WAITING, LEFT_PAUSED = 7, 8, 9
 
 -- The record of a task to change; or nil and the answer. A resend gets the first answer.
 local function read_for_change(id, nonce, fields)

@@ -41,10 +41,26 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     redis.call('BITFIELD', group_key(name, '@members'), 'SET', 'u2', '#' .. number, bits)
   end
 
+  -- Changes a number of a group; nil if another client wrote no number there. An error would end the script between
+  -- this member and the others that it settles.
+  local function add(name, field, number)
+    local sum = redis.pcall('HINCRBY', group_key(name), field, number)
+    return type(sum) == 'number' and sum or nil
+  end
+
+  -- True if the task is the follow-up of a group that has not ended.
+  local function awaits(id)
+    local name = string.match(id, '^([^@]+)@then$')
+    local known = name and redis.pcall('HMGET', group_key(name), 'then', 'ended')
+    return known and not known.err and known[1] == id and not known[2]
+  end
+
   -- The follow-up, if nobody has resumed or cancelled it before.
   local function paused_follow_up(id)
     local record = id and read(id, { 'left' })
-    return record and record.state == 'paused' and record
+    if not record or record.state ~= 'paused' then return nil end
+    record.left = number_up_to(2 ^ 52, record.left)
+    return record
   end
 
   local function complete(name, move)
@@ -86,16 +102,16 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
     end
     set_bits(name, number, is)
     if was == FAILED then
-      redis.call('HINCRBY', group_key(name), 'failed', -1)
+      add(name, 'failed', -1)
     elseif was == ENDED then
       -- One that had failed, and has ended all the same, was given up.
       local counted = group[1] == 'wait' and before == 'failed' and 'cancelled' or before
-      redis.call('HINCRBY', group_key(name), counted, -1)
+      add(name, counted, -1)
     end
-    if is ~= OPEN then redis.call('HINCRBY', group_key(name), state, 1) end
+    if is ~= OPEN then add(name, state, 1) end
     if state == 'failed' then redis.call('HSET', group_key(name), 'failed_at', now) end
     local more = (was == ENDED and 1 or 0) - (is == ENDED and 1 or 0)
-    local left = more ~= 0 and redis.call('HINCRBY', group_key(name), 'left', more)
+    local left = more ~= 0 and add(name, 'left', more)
     if state == 'failed' and group[1] == 'cancel' and not group[3] and not group[4] then
       stop(name, id .. ' failed', move)
     elseif left == 0 and group[2] and not group[3] then
@@ -110,5 +126,5 @@ local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, t
   end
 
   return { NOT_MADE = NOT_MADE, OPEN = OPEN, FAILED = FAILED, ENDED = ENDED, bits_of = bits_of, set_bits = set_bits,
-    note = note, give_up = give_up, complete = complete, stop = stop }
+    add = add, awaits = awaits, note = note, give_up = give_up, complete = complete, stop = stop }
 end)()

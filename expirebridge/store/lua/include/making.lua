@@ -117,8 +117,8 @@ local function ran_within(window, old)
   return window and old.started and now < old.started + window
 end
 
--- Makes a task that has no group. A resend is told by its nonce, or by the id, if that was drawn for its call.
-local function make_alone(id, item, nonce)
+-- Makes a task, whether it has a group or not. A resend is told by its nonce, or by the id, if that was drawn for its call.
+local function make_uncounted(id, item, nonce)
   -- No task has an id that was drawn just now, and one field shows that: `read` reads eleven.
   if item.drawn and not redis.pcall('HGET', record_key(id), 'call') then
     return MADE.created, create_task(id, item)
@@ -152,18 +152,21 @@ local function make_member(id, item, nonce, name, number)
   if was == groups.ENDED then
     local old = read(id, { 'nonce' })
     if not answered(old, nonce) then
+      -- Of one that is forgotten, nobody knows how it ended.
       return item.if_exists == 'keep' and MADE.kept or MADE.exists, now, old and old.state or 'succeeded', old or item
     end
   end
   local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
   if was == groups.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
-  local code, due, state, task = make_alone(id, item, nonce)
+  local code, due, state, task = make_uncounted(id, item, nonce)
   if was == groups.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs then
     groups.set_bits(name, number, groups.OPEN)
-    redis.call('HINCRBY', group_key(name), 'left', 1)
-    if tonumber(number) >= tonumber(group[3]) then
+    groups.add(name, 'left', 1)
+    if tonumber(number) >= (tonumber(group[3]) or 0) then
       redis.call('HSET', group_key(name), 'next', string.format('%.0f', number + 1))
     end
+    -- A finished task of its id was kept.
+    if FINISHED[state] then groups.note(id, 'pending', state, move) end
   elseif was == groups.FAILED and state == 'pending' then
     groups.note(id, 'failed', 'pending', move)
   end
@@ -173,5 +176,5 @@ end
 local function make_one(id, item, nonce)
   local name, number = string.match(item.drawn and '' or id, MEMBER_ID)
   if name then return make_member(id, item, nonce, name, number) end
-  return make_alone(id, item, nonce)
+  return make_uncounted(id, item, nonce)
 end

@@ -6,7 +6,7 @@
 --          those that the new task has in make.lua, from its id on
 -- returns  for each attempt a code of settle.lua, or {6, state} if it is not settled: the new task's id is that of an
 --          unfinished task; {7, state}: to be extended, that has another function or other arguments; or {8, state}: it
---          would be a member of a group that takes none
+--          would be a member of a group that is not there, or {9, state}: of one that takes no more
 --
 -- The new task is made first: if it cannot be, the attempt is not settled. A resend makes nothing.
 
@@ -18,7 +18,7 @@
 -- include making
 -- include names
 
-local NOT_MADE = { [MADE.exists] = 6, [MADE.differs] = 7, [MADE.no_group] = 8, [MADE.closed] = 8 }
+local NOT_MADE = { [MADE.exists] = 6, [MADE.differs] = 7, [MADE.no_group] = 8, [MADE.closed] = 9 }
 
 local function settle_then(at)
   local item = read_item(at)

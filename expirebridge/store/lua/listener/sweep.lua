@@ -106,6 +106,19 @@ local forget_groups = groups and function()
   end
 end
 
+-- Cancelled groups of which members are to be cancelled, without those that another client overwrote, or put there.
+local find_stopping = groups and function()
+  local found = {}
+  for _, name in ipairs(redis.call('ZRANGE', state_set('stopping'), 0, STOPPED_AT_ONCE - 1)) do
+    if is_id(name) and type(redis.pcall('HGET', group_key(name), 'stopped')) == 'string' then
+      found[#found + 1] = name
+    else
+      redis.call('ZREM', state_set('stopping'), name)
+    end
+  end
+  return found
+end
+
 local function forget_surplus()
   local surplus = redis.call('ZCARD', state_set('succeeded')) - keep_count
   if surplus <= 0 or left <= 0 then return end
@@ -143,4 +156,4 @@ end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
 return { (left <= 0 or served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
   over and math.max(over - now, 0) or -1, mended,
-  groups and redis.call('ZRANGE', state_set('stopping'), 0, STOPPED_AT_ONCE - 1) or {} }
+  groups and find_stopping() or {} }

@@ -12,13 +12,14 @@
 -- include changes
 -- include cancelling
 -- include groups
+-- include records
 
 local name, keep, most = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local MORE, ALL, NONE, ENDED = 1, 0, -1, -2
 
 local function cancel_some()
   local known = redis.call('HMGET', group_key(name), 'next', 'cancelled_to')
-  local next, from = tonumber(known[1]), tonumber(known[2])
+  local next, from = number_up_to(MOST_MEMBERS, known[1]) or 0, number_up_to(MOST_MEMBERS, known[2]) or 0
   local to = math.min(from + most, next)
   for number = from, to - 1 do
     local id, bits = string.format('%s@g%.0f', name, number), groups.bits_of(name, string.format('%.0f', number))
@@ -33,9 +34,10 @@ local function cancel_some()
   return ALL
 end
 
-local group = redis.call('HMGET', group_key(name), 'on_failed', 'stopped', 'ended')
-if not groups or not group[1] then
+local group = redis.pcall('HMGET', group_key(name), 'on_failed', 'stopped', 'ended')
+if not groups or group.err or not group[1] then
   redis.call('ZREM', state_set('stopping'), name)
+  redis.call('ZREM', state_set('groups'), name) -- its hash is lost
   return NONE
 end
 if group[3] then

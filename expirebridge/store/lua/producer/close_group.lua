@@ -11,8 +11,8 @@
 -- include doorbell
 -- include groups
 
-local group = redis.call('HMGET', group_key(ARGV[2]), 'on_failed', 'left', 'ended')
-if not groups or not group[1] then return 0 end
+local group = redis.pcall('HMGET', group_key(ARGV[2]), 'on_failed', 'left', 'ended')
+if not groups or group.err or not group[1] then return 0 end
 return ring_after(function()
   redis.call('HSET', group_key(ARGV[2]), 'closed', 1)
   if group[2] == '0' and not group[3] then groups.complete(ARGV[2], move) end

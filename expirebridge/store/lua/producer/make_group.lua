@@ -18,21 +18,21 @@
 local name, on_failed, definition, next = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local BEGUN, THERE, DIFFERS, TAKEN = 1, 2, 3, 4
 
-local known = redis.call('HGET', group_key(name), 'definition')
-if known then return { known == definition and THERE or DIFFERS, now } end
+local known = redis.pcall('HGET', group_key(name), 'definition')
+if type(known) == 'string' then return { known == definition and THERE or DIFFERS, now } end
 if is_leaving then return leaving() end
 
 mark_format()
 note_feature('groups')
 return ring_after(function()
   local reply = { BEGUN, now }
+  redis.call('DEL', group_key(name), group_key(name, '@members')) -- other clients may have written there
   if ARGV[6] then
     local id, key, due = make_follow_up(6)
     if not id then return { TAKEN, now } end
     redis.call('HSET', group_key(name), 'then', id)
     reply[3], reply[4] = due, key
   end
-  redis.call('DEL', group_key(name, '@members'))
   redis.call('HSET', group_key(name), 'made', now, 'definition', definition, 'on_failed', on_failed, 'next', next,
     'left', 0, 'succeeded', 0, 'failed', 0, 'cancelled', 0)
   redis.call('ZADD', state_set('groups'), UNENDED, name)

@@ -8,10 +8,11 @@
 -- include names
 -- include format
 -- include groups
+-- include records
 
-local group = redis.call('HMGET', group_key(ARGV[2]), 'next', 'closed')
-if not group[1] then return -1 end
-local first, count = tonumber(group[1]), tonumber(ARGV[3])
+local group = redis.pcall('HMGET', group_key(ARGV[2]), 'next', 'closed')
+if group.err or not group[1] then return -1 end
+local first, count = number_up_to(MOST_MEMBERS, group[1]) or 0, tonumber(ARGV[3])
 if group[2] or first + count > MOST_MEMBERS then return -2 end
 redis.call('HSET', group_key(ARGV[2]), 'next', first + count)
 return first

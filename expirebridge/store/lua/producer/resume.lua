@@ -2,8 +2,8 @@
 -- Resumes paused tasks: each is due when its remaining time has passed.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of this call, then ids
--- returns  for each id: 1 done, 3 running, 4 finished, 5 not found, 7 elsewhere
+-- ARGV     1 database, 2 nonce of this call, 3 '1' to leave follow-ups paused whose groups have not ended, then ids
+-- returns  for each id: 1 done, 3 running, 4 finished, 5 not found, 7 elsewhere, 9 left paused
 --
 -- If another client gave a timer an end meanwhile, that is its task's due time.
 
@@ -11,11 +11,13 @@
 -- include history
 -- include doorbell
 -- include changes
+-- include groups
 
-local nonce = ARGV[2]
+local nonce, spares = ARGV[2], ARGV[3] == '1'
 
 local function resume(id, record)
   if record.state == 'paused' then
+    if spares and groups and groups.awaits(id) then return LEFT_PAUSED end
     remember(id, record, nonce, DONE)
     local timer = read_timer(id, record)
     local due = type(timer) == 'number' and timer or due_of(id, record)
@@ -25,4 +27,4 @@ local function resume(id, record)
   return DONE
 end
 
-return ring_after(function() return change_waiting(3, nonce, { 'nonce', 'left' }, resume) end)
+return ring_after(function() return change_waiting(4, nonce, { 'nonce', 'left' }, resume) end)
