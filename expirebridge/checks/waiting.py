@@ -152,8 +152,8 @@ def check_groups() -> Steps[Finding | None]:
         name = stuck[0].name
         return warning(
             "groups", f"for more than an hour only failed members are left: {first_of(named)}",
-            f"expirebridge list --group {name} --state failed: run them again, or purge them; or "
-            f"give the group up: expirebridge groups cancel {name}",
+            f"run them again: expirebridge failed retry --group {name}; or purge them, or cancel "
+            f"the group: expirebridge groups cancel {name}",
         )  # fmt: skip
     left = sum(group.left for group in found)
     return ok(

@@ -18,6 +18,7 @@ from expirebridge.producer.bridge import Bridge
 
 Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
+GroupName = Annotated[str | None, typer.Option(metavar="NAME", help="Only members of this group.")]
 Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Only tasks that failed since: 1h (ago), or a time."),
@@ -34,6 +35,7 @@ group = typer.Typer(
 def list_(
     func: Func = None,
     tag: Tag = None,
+    group: GroupName = None,
     since: Since = None,
     limit: Annotated[int, typer.Option(help="The most tasks to show.")] = 100,
     url: Url = None,
@@ -45,7 +47,7 @@ def list_(
     """
     with Bridge(url) as bridge:
         listing = bridge.list(
-            state=State.FAILED, func=func, tag=tag, limit=limit,
+            state=State.FAILED, func=func, tag=tag, group=group, limit=limit,
             failed_since=read_moment(since, name="since", ahead=False),
         )  # fmt: skip
     (print_listing_json if as_json else print_tasks)(listing)
@@ -55,6 +57,7 @@ def list_(
 def retry(
     func: Func = None,
     tag: Tag = None,
+    group: GroupName = None,
     since: Since = None,
     yes: Yes = False,
     url: Url = None,
@@ -65,15 +68,20 @@ def retry(
     It counts them and asks, unless you give --yes.
 
     Example: expirebridge failed retry --func mail.send --since 2h --yes
+
+    Example: expirebridge failed retry --group import-7
     """
     with Bridge(url) as bridge:
-        _change("Run", bridge, bridge.retry_failed, func, tag, since, yes=yes, as_json=as_json)
+        _change(
+            "Run", bridge, bridge.retry_failed, func, tag, group, since, yes=yes, as_json=as_json
+        )
 
 
 @group.command()
 def purge(
     func: Func = None,
     tag: Tag = None,
+    group: GroupName = None,
     since: Since = None,
     yes: Yes = False,
     url: Url = None,
@@ -86,7 +94,9 @@ def purge(
     Example: expirebridge failed purge --tag customer-9
     """
     with Bridge(url) as bridge:
-        _change("Forget", bridge, bridge.purge_failed, func, tag, since, yes=yes, as_json=as_json)
+        _change(
+            "Forget", bridge, bridge.purge_failed, func, tag, group, since, yes=yes, as_json=as_json
+        )
 
 
 def _change(
@@ -95,6 +105,7 @@ def _change(
     change: Callable[..., dict[Change, int]],
     func: str | None,
     tag: str | None,
+    group: str | None,
     since: str | None,
     *,
     yes: bool,
@@ -102,7 +113,7 @@ def _change(
 ) -> None:
     moment = read_moment(since, name="since", ahead=False)
     try:
-        ids = bridge.find_failed(func=func, tag=tag, since=moment)
+        ids = bridge.find_failed(func=func, tag=tag, group=group, since=moment)
     except PartlyDone as partly:
         typer.echo(f"expirebridge: {partly}", err=True)
         ids = partly.done

@@ -39,11 +39,17 @@ def refuse_left_out(done: Any) -> Steps[None]:
 
 
 def task_pages(
-    *, state: State | None = None, func: str | None = None, tag: str | None = None
+    *,
+    state: State | None = None,
+    func: str | None = None,
+    tag: str | None = None,
+    group: str | None = None,
 ) -> pages.Pages[producing.TaskPage]:
     """A walk over the tasks that match."""
     return pages.Pages(
-        lambda cursor: producing.list_page(state=state, func=func, tag=tag, cursor=cursor)
+        lambda cursor: producing.list_page(
+            state=state, func=func, tag=tag, group=group, cursor=cursor
+        )
     )
 
 

@@ -81,12 +81,7 @@ class LookingOperations(OperationGroup):
 
         if func is not None:
             keys.check_func(func)
-        if tag is not None:
-            keys.check_tags([tag])
-        if group is not None:
-            check_group(group)
-            if tag is not None:
-                raise InvalidTask("give either tag or group, not both")
+        _check_source(tag, group)
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
         # A tag and a group have tasks in any state; otherwise each state has a set of its own.
@@ -133,34 +128,44 @@ class LookingOperations(OperationGroup):
         *,
         func: str | None = None,
         tag: str | None = None,
+        group: str | None = None,
         since: datetime | None = None,
     ) -> Steps[Sequence[str]]:
         """Return the ids of all failed tasks that match, the latest first.
 
         However many there are: for `retry_failed` and `purge_failed`. `since` is when they failed,
-        at the earliest. Raises InvalidTask for values that cannot be, and PartlyDone if partitions
+        at the earliest. Of a group that waits for failed members, it finds those it waits for.
+        Raises InvalidTask for values that cannot be, and PartlyDone if partitions
         cannot be asked: `done` has what the others found.
         """
         if func is not None:
             keys.check_func(func)
-        if tag is not None:
-            keys.check_tags([tag])
+        _check_source(tag, group)
         if since is not None:
             check_aware(since, name="since")
         failed: list[tuple[str, datetime | None]] = []
-        pages = task_pages(state=State.FAILED, func=func, tag=tag)
+        pages = task_pages(state=State.FAILED, func=func, tag=tag, group=group)
         while page := (yield from pages.next()):
             failed += [
                 (task.id, task.ended)
                 for task in page.tasks
                 if since is None or (task.ended is not None and task.ended >= since)
             ]
-        if (yield from PARTITIONS) > 1:
+        if group is not None or (yield from PARTITIONS) > 1:
             failed.sort(key=_latest_first)
         # What failed meanwhile moves the others to later pages.
         found = list(dict.fromkeys(id for id, _ in failed))
         yield from refuse_left_out(found)
         return found
+
+
+def _check_source(tag: str | None, group: str | None) -> None:
+    if tag is not None:
+        keys.check_tags([tag])
+    if group is not None:
+        check_group(group)
+        if tag is not None:
+            raise InvalidTask("give either tag or group, not both")
 
 
 def _latest_first(failed: tuple[str, datetime | None]) -> int:

@@ -277,7 +277,7 @@ def _waits_for_group(found: Circumstances, group: Group) -> Reason:
             remedy = f"expirebridge groups close {group.name}"
     elif group.only_failed_left:
         text = f"{text}; only failed ones are left"
-        remedy = f"expirebridge list --group {group.name} --state failed"
+        remedy = f"expirebridge failed retry --group {group.name}"
     return _reason(found, "group", text, group.created, remedy)
 
 

@@ -56,6 +56,21 @@ def test_they_start_anew_and_only_those_that_match(url: str, bridge: Bridge) -> 
 
 
 @pytest.mark.usefixtures("failed")
+def test_those_of_a_group_are_found_too(url: str, bridge: Bridge, store: Store) -> None:
+    bridge.make_group("import-7", [{"func": "mail.send", "delay": 0}] * 3)
+    end_due_tasks(store)
+    words = ("--group", "import-7")
+    members = {f"import-7@g{number}" for number in range(3)}
+    assert ids("failed", "list", *words, url=url) == members
+    bridge.run_now("import-7@g2")
+    assert invoke("failed", "purge", *words, "--yes", url=url) == "forgotten  2\n"
+    end_due_tasks(store)
+    assert invoke("failed", "retry", *words, "--yes", url=url) == "due now  1\n"
+    assert bridge.get("import-7@g2").state is State.PENDING  # type: ignore[union-attr]
+    assert bridge.count().failed == 5 + 2
+
+
+@pytest.mark.usefixtures("failed")
 def test_they_are_forgotten_in_the_next_pass(url: str, bridge: Bridge, store: Store) -> None:
     assert invoke("failed", "purge", "--func", "orders.rate", "--yes", url=url) == "forgotten  2\n"
     # Their last run was a moment ago: a doorbell of it may still be on its way.

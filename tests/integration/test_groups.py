@@ -30,6 +30,7 @@ from expirebridge import (
 )
 from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
+from expirebridge.model.group import OnFailed
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -869,6 +870,53 @@ def test_members_are_listed(store: Store, bridge: Bridge) -> None:
         bridge.list(group="g", tag="t")
 
 
+@pytest.mark.parametrize("on_failed", ["wait", "run", "cancel"])
+def test_members_are_listed_by_state(store: Store, bridge: Bridge, on_failed: OnFailed) -> None:
+    make(bridge, 4, on_failed=on_failed, close=False)
+    claim(store)
+    bridge.make_tasks(items(2), group="g")
+    bridge.pause("g@g4")
+    bridge.cancel("g@g5")
+    settle(store, Settlement("g@g1", "t", "succeeded"), Settlement("g@g2", "t", "failed"))
+    found = {
+        state: [task.id for task in bridge.list(group="g", state=state).tasks] for state in State
+    }
+    assert found == {
+        "pending": [], "waiting": [], "paused": ["g@g4"], "running": ["g@g0", "g@g3"],
+        "succeeded": ["g@g1"], "failed": ["g@g2"], "cancelled": ["g@g5"],
+    }  # fmt: skip
+    bridge.cancel_group("g")
+    settle(store, Settlement("g@g3", "t", "failed"))
+    failed = [task.id for task in bridge.list(group="g", state="failed").tasks]
+    assert failed == ["g@g2", "g@g3"]
+
+
+def test_failed_members_are_found_among_many(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    """The others have succeeded, and are forgotten: only their bits are written."""
+    bridge.make_group("g", close=False)
+    store.run(groups.reserve_members("g", 20_000))
+    members = "expirebridge:group:g@members"
+    client.set(members, b"\xff" * 5_000)
+    numbers = [6, 12_345, 19_999]
+    ids = [f"g@g{number}" for number in numbers]
+    for number, id in zip(numbers, ids, strict=True):
+        client.execute_command("BITFIELD", members, "SET", "u2", f"#{number}", 0)
+        bridge.make_task("mail.send", delay=0, id=id)
+    end(store, "failed")
+    bridge.make_task("mail.send", delay=0, id="other")
+    end(store, "failed")
+    found = bridge.list(group="g", state="failed")
+    assert ([task.id for task in found.tasks], found.examined, found.complete) == (ids, 3, True)
+    first = bridge.list(group="g", state="failed", limit=2)
+    rest = bridge.list(group="g", state="failed", cursor=first.cursor)
+    assert ([task.id for task in [*first.tasks, *rest.tasks]], rest.complete) == (ids, True)
+    assert sorted(bridge.find_failed(group="g")) == sorted(ids)
+    with pytest.raises(InvalidTask, match="either tag or group"):
+        bridge.find_failed(group="g", tag="t")
+
+
 def test_a_database_with_an_open_group_is_not_moved(store: Store, bridge: Bridge) -> None:
     make(bridge, 1)
     with pytest.raises(MoveRefused, match="a group of this database has not ended"):
@@ -1149,7 +1197,8 @@ def test_the_doctor_warns_of_a_group_that_waits_for_failed_members_alone(
         "warning",
         "for more than an hour only failed members are left: g (1 of 2 members left, 1 failed)",
     )
-    assert finding.remedy.endswith("give the group up: expirebridge groups cancel g")
+    assert "expirebridge failed retry --group g;" in finding.remedy
+    assert finding.remedy.endswith("cancel the group: expirebridge groups cancel g")
     bridge.run_now("g@g0")
     assert checked() == fine
 

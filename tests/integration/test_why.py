@@ -415,7 +415,7 @@ async def test_a_follow_up_waits_for_its_group(ask: Ask, check: Ask, store: Stor
     await check("group", text, "expirebridge groups show a", id="a@then")
     settle(store, Settlement("a@g1", "t", "succeeded"))
     text = "waits for group a: 1 of 2 members left, 1 failed; only failed ones are left"
-    remedy = "expirebridge list --group a --state failed"
+    remedy = "expirebridge failed retry --group a"
     await check("group", text, remedy, id="a@then")
     await ask("purge_failed", ["a@g0"])
     await ask("reschedule", "a@then", "1h")
