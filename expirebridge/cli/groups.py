@@ -105,7 +105,8 @@ def cancel(name: Name, yes: Yes = False, url: Url = None, as_json: AsJson = Fals
         if found is None:
             raise GroupNotFound(name)
         if found.state is not GroupState.ENDED:
-            confirm(f"Cancel {name}, with {found.left:,} members that have not ended?", yes=yes)
+            members = "member that has" if found.left == 1 else "members that have"
+            confirm(f"Cancel {name}, with {found.left:,} {members} not ended?", yes=yes)
             found = bridge.cancel_group(name)
     if found.state is GroupState.ENDED:
         _refuse(found, as_json=as_json)

@@ -23,7 +23,16 @@ from rich.text import Text
 from expirebridge.errors import ServerError
 from expirebridge.model.durations import human
 from expirebridge.model.group import Group
-from expirebridge.model.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
+from expirebridge.model.task import (
+    Change,
+    Counts,
+    HistoryEntry,
+    LeftOut,
+    Listing,
+    State,
+    Task,
+    texts_of,
+)
 
 # How the process of a command ends.
 
@@ -232,7 +241,7 @@ def task_as_fields(task: Task, group: Group | None = None) -> list[tuple[str, st
         "queued": str(task.queued) if task.queued else None,
         "func": task.func,
         "args": arguments(task),
-        "due": moment(task.due),
+        "due": _due(task),
         "tick": moment(task.tick),
         "created": moment(task.created),
         "attempt": str(task.attempt) if task.attempt else None,
@@ -252,6 +261,14 @@ def task_as_fields(task: Task, group: Group | None = None) -> list[tuple[str, st
         "history": "\n         ".join(map(_happened, task.history)),
     }
     return [(name, value) for name, value in fields.items() if value]
+
+
+def _due(task: Task) -> str | None:
+    """When it is due; of a paused task, which has no such time, how long after it is resumed."""
+    if task.state is not State.PAUSED:
+        return moment(task.due)
+    left = round((task.due - datetime.now(UTC)).total_seconds())
+    return f"{human(left)} after it is resumed" if left > 0 else "as soon as it is resumed"
 
 
 def _happened(entry: HistoryEntry) -> str:

@@ -26,7 +26,7 @@ MOST_LANES = 10
 """Lanes that become labels, those with most tasks: there may be one for each customer."""
 
 
-MOST_GROUPS = 1000
+MEASURED_GROUPS = 1000
 """Groups that a scrape reads at most, which takes the server some milliseconds."""
 
 
@@ -71,7 +71,7 @@ class OfTheServer(Collector):
             held = sum(hold.waiting for hold in store.run(operations.holds()))
             series = [store.run(operations.get_series(id)) for id in self._series]
             lanes = store.run(read_limits(MOST_LANES)).lanes
-            groups = store.run(find_unended(MOST_GROUPS))
+            groups = store.run(find_unended(MEASURED_GROUPS))
         yield _of_states(counts)
         yield _of_primary(primary)
         yield from _of_work(health)

@@ -14,9 +14,9 @@ from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import lean
 
-MOST_GROUPS = 200
+SHOWN_GROUPS = 200
 """Rows of the list."""
-MOST_MEMBERS = 50
+SHOWN_MEMBERS = 50
 """Members on a page of one group."""
 ACTIONS = ("close", "cancel")
 NOT_FOUND = "not found"
@@ -67,11 +67,11 @@ class GroupPages:
         """The groups, or the one that is asked for."""
         if name := request.query_params.get("name", "").strip():
             return await self._one(request, check_group(name))
-        listing = await self._context.bridge.list_groups(limit=MOST_GROUPS)
+        listing = await self._context.bridge.list_groups(limit=SHOWN_GROUPS)
         return self._context.page(
             request, "groups.html",
-            groups=listing.groups, most=MOST_GROUPS,
-            are_more=len(listing.groups) == MOST_GROUPS and not listing.complete,
+            groups=listing.groups, most=SHOWN_GROUPS,
+            are_more=len(listing.groups) == SHOWN_GROUPS and not listing.complete,
             left_out=texts_of(listing.left_out), now=await self._context.now(),
         )  # fmt: skip
 
@@ -94,7 +94,7 @@ class GroupPages:
         state = request.query_params.get("state") or None
         cursor = request.query_params.get("cursor") or None
         members = await self._context.bridge.list(
-            group=name, state=state, limit=MOST_MEMBERS, cursor=cursor
+            group=name, state=state, limit=SHOWN_MEMBERS, cursor=cursor
         )
         return self._context.page(
             request, "one_group.html",

@@ -68,6 +68,20 @@ def test_a_task_names_its_group_and_how_far_that_is(url: str, id: str) -> None:
     assert re.search(r"^group +import-7: closed, 5 of 5 members left, 2 failed$", shown, re.M)
 
 
+def test_a_paused_task_shows_how_long_after_it_is_resumed_it_is_due(
+    bridge: Bridge, url: str
+) -> None:
+    def shown(id: str) -> str:
+        [due] = re.findall(r"^due +(.*)$", invoke("show", id, url=url), re.M)
+        return str(due)
+
+    bridge.make_group("import-7", items(1), then=THEN)
+    assert shown("import-7@then") == "as soon as it is resumed"
+    assert re.fullmatch(r"\S+Z \(in (1h|59m 5\ds)\)", shown("import-7@g0"))
+    bridge.pause("import-7@g0")
+    assert re.fullmatch(r"(1h|59m 5\ds) after it is resumed", shown("import-7@g0"))
+
+
 def test_what_only_looks_like_a_follow_up_has_no_group(bridge: Bridge, url: str) -> None:
     bridge.make_task("mail.send", delay=60, id="a@then")
     assert not re.search("^group", invoke("show", "a@then", url=url), re.M)
@@ -104,20 +118,25 @@ def test_an_open_group_is_closed(bridge: Bridge, store: Store, url: str) -> None
     assert state_of(store, "idle@then") is State.PENDING
 
 
-def test_a_group_is_cancelled_if_that_is_confirmed(bridge: Bridge, store: Store, url: str) -> None:
-    bridge.make_group("import-7", items(3), then=THEN)
+@pytest.mark.parametrize(
+    ("count", "counted"), [(3, "3 members that have"), (1, "1 member that has")]
+)
+def test_a_group_is_cancelled_if_that_is_confirmed(
+    bridge: Bridge, store: Store, url: str, count: int, counted: str
+) -> None:
+    bridge.make_group("import-7", items(count), then=THEN)
     refused = run("groups", "cancel", "import-7", url=url)
     assert (refused.returncode, refused.stdout) == (BAD_INPUT, "")
     assert refused.stderr == (
-        "expirebridge: Cancel import-7, with 3 members that have not ended? stdin is not a "
-        "terminal: add --yes\n"
+        f"expirebridge: Cancel import-7, with {counted} not ended? stdin is not a terminal: "
+        "add --yes\n"
     )
     found = bridge.get_group("import-7")
     assert found is not None
     assert found.state is GroupState.CLOSED
     assert invoke("groups", "cancel", "import-7", "--yes", url=url) == "import-7: cancelled\n"
     assert state_of(store, "import-7@then") is State.CANCELLED
-    assert state_of(store, "import-7@g2") is State.CANCELLED
+    assert state_of(store, f"import-7@g{count - 1}") is State.CANCELLED
 
 
 def test_one_that_has_ended_is_not_cancelled(bridge: Bridge, url: str) -> None:

@@ -73,6 +73,16 @@ async def test_a_group_has_a_page_with_its_members(asking: Asking) -> None:
     assert [answer.status_code for answer in bad] == [400, 404]
 
 
+@pytest.mark.parametrize(("count", "counted"), [(2, "2 members are"), (1, "1 member is")])
+async def test_a_page_asks_before_it_cancels(
+    asking: Asking, bridge: Bridge, count: int, counted: str
+) -> None:
+    bridge.make_group("import-7", [LATER] * count, then=THEN)
+    async with asking(actions=True) as pages:
+        page = words((await pages.get("/groups?name=import-7")).text)
+    assert f"Its follow-up will not run, and {counted} cancelled." in page
+
+
 async def test_members_are_shown_page_by_page(asking: Asking, bridge: Bridge) -> None:
     bridge.make_group("many", [LATER] * 60)
     async with asking() as pages:

@@ -78,7 +78,7 @@ def _quick_servers_for(path: Path) -> list[str]:
 
 
 def _servers_for(path: Path) -> list[str]:
-    """The embedded server runs all; another server what it could change."""
+    """The embedded server runs every module, another one those whose result it could change."""
     folder = path.parent.name
     if PART == "quick":
         return _quick_servers_for(path)

@@ -28,8 +28,7 @@ class LeaseReaper(PeriodicRole):
     """Takes back tasks whose leases have lapsed, and deletes old records.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones, forgets old ones, and
-    cancels the next members of cancelled groups.
-    There are at least two in each lease.
+    cancels the next members of cancelled groups. There are at least two passes in each lease.
     """
 
     role = "the sweep"
