@@ -121,8 +121,8 @@ class LineCounts:
 
 
 _NO_MEMBER = {
-    producing.NO_GROUP: "its id is that of a member of a group which is not there",
-    producing.CLOSED: "its id is that of a member of a group which takes no more",
+    producing.NoMember.NO_GROUP: "its id is that of a member of a group which is not there",
+    producing.NoMember.CLOSED: "its id is that of a member of a group which takes no more",
 }
 
 

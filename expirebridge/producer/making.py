@@ -141,8 +141,8 @@ class MakingOperations(OperationGroup):
         yield from self._refuse_unknown(new)
         if group is not None and new:
             first = yield from groups.reserve_members(group, len(new))
-            if first < 0:
-                raise _no_member(group, first == groups.NO_GROUP)
+            if isinstance(first, producing.NoMember):
+                raise _no_member(group, first)
             new = [
                 task._replace(id=member_id(group, first + place)) for place, task in enumerate(new)
             ]
@@ -403,11 +403,11 @@ _OF_IDS = {"id", "if_exists", "max_wait", "window"}
 
 
 def _refused(id: str, made: producing.MakeReply) -> GroupError:
-    return _no_member(id.partition("@")[0], made.no_member == producing.NO_GROUP)
+    return _no_member(id.partition("@")[0], made.no_member)
 
 
-def _no_member(group: str, is_missing: bool) -> GroupError:
-    return GroupNotFound(group) if is_missing else GroupClosed(group)
+def _no_member(group: str, why: producing.NoMember | None) -> GroupError:
+    return GroupNotFound(group) if why is producing.NoMember.NO_GROUP else GroupClosed(group)
 
 
 def _func_of(new: producing.NewTask) -> str:

@@ -261,7 +261,8 @@ class GroupsMachine(RuleBasedStateMachine):
         model = self.model
         if model is None or model.closed:
             first = self.store.run(groups.reserve_members(GROUP, count))
-            assert first == (groups.NO_GROUP if model is None else groups.CLOSED)
+            missing = producing.NoMember.NO_GROUP
+            assert first is (missing if model is None else producing.NoMember.CLOSED)
             return
         items = [{"func": "mail.send", "args": [1], "delay": delay}] * count
         made = self.bridge.make_tasks(map(dict, items), group=GROUP)
@@ -301,9 +302,9 @@ class GroupsMachine(RuleBasedStateMachine):
         model = self.model
         [reply] = self.store.run(command)
         if model is None:
-            assert reply.no_member == producing.NO_GROUP
+            assert reply.no_member is producing.NoMember.NO_GROUP
         elif model.refuses(number):
-            assert reply.no_member == producing.CLOSED
+            assert reply.no_member is producing.NoMember.CLOSED
         else:
             assert not reply.no_member
             if reply.outcome is not Outcome.REJECTED:

@@ -8,7 +8,7 @@ from expirebridge.model.group import ON_FAILED, Group, OnFailed
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands.call import BATCH, Command, OfId, Steps, milliseconds, script
 from expirebridge.store.commands.pages import BEGINNING, Pages
-from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.commands.producing import NewTask, NoMember
 from expirebridge.store.task_records import text
 
 
@@ -47,13 +47,15 @@ def make_group(
     )  # fmt: skip
 
 
-NO_GROUP, CLOSED = -1, -2
-"""Replies of `reserve_members` that are no number."""
+_NO_MEMBER = {-1: NoMember.NO_GROUP, -2: NoMember.CLOSED}
 
 
-def reserve_members(name: str, count: int) -> Command[int]:
-    """Reserve so many numbers for new members; returns the first, NO_GROUP or CLOSED."""
-    return script("reserve_members", name, count, read=int, route=OfId(name))
+def reserve_members(name: str, count: int) -> Command[int | NoMember]:
+    """Reserve so many numbers for new members; returns the first, or why it takes none."""
+    return script(
+        "reserve_members", name, count, read=lambda reply: _NO_MEMBER.get(reply, reply),
+        route=OfId(name),
+    )  # fmt: skip
 
 
 def close_group(name: str) -> Command[bool]:

@@ -1,6 +1,7 @@
 """The calls of producers: make tasks, steer them, look at them."""
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -50,6 +51,13 @@ class NewTask(NamedTuple):
         )  # fmt: skip
 
 
+class NoMember(StrEnum):
+    """Why a group takes no member."""
+
+    NO_GROUP = "no group"
+    CLOSED = "closed"
+
+
 class MakeReply(NamedTuple):
     """The reply for one new task; about the older one, if that was kept."""
 
@@ -63,13 +71,12 @@ class MakeReply(NamedTuple):
     call: bytes
     args: bytes
     state: State
-    no_member: str = ""
-    """Why it was rejected as a member of a group: NO_GROUP or CLOSED."""
+    no_member: NoMember | None = None
+    """Why it was rejected as a member of a group."""
 
 
-NO_GROUP, CLOSED = "no group", "closed"
 _CREATED, _DIFFERS = 1, 6
-_NO_MEMBER = {7: NO_GROUP, 8: CLOSED}
+_NO_MEMBER = {7: NoMember.NO_GROUP, 8: NoMember.CLOSED}
 _MAKE_CODES = {
     _CREATED: Outcome.CREATED,
     2: Outcome.KEPT,
@@ -129,7 +136,7 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
         call=call,
         args=args or split_call(call)[1],
         state=State(state.decode()),
-        no_member=_NO_MEMBER.get(code, ""),
+        no_member=_NO_MEMBER.get(code),
     )
 
 
