@@ -123,6 +123,11 @@ STEPS = [
     "STOP",
     "series remove acts.tick",
     "series prune --yes",
+    "GROUP",
+    "groups list",
+    "groups show many",
+    "groups close many",
+    "groups cancel many --yes",
     "move --to {url} --to-prefix other",
 ]
 """What is done on each, with the exit code if it is another one than 0."""
@@ -186,6 +191,10 @@ def walked(url: str, target: str, tasks: Path) -> Iterator[tuple[str, str]]:
                     until(lambda: asked("check", url).exit_code == 0)
                 case "ENDED" | "ENDED AGAIN":
                     until(lambda: ended(url) == {"due": "succeeded", "boom": "failed"})
+                case "GROUP":
+                    with Bridge(url) as bridge:
+                        member = {"func": "acts.note", "args": [1], "delay": "1h"}
+                        bridge.make_group("many", [member], close=False)
                 case "STOP":
                     running.close()
                 case "METRICS":
