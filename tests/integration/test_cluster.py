@@ -54,10 +54,10 @@ from expirebridge.store.commands import (
 )
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.call import Command
+from expirebridge.store.commands.call import Argument, Command
 from expirebridge.store.commands.claiming import Claim, Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits
-from expirebridge.store.commands.migration import MigrationResult
+from expirebridge.store.commands.migration import MigrationResult, RestoreGroupCode
 from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.store.commands.resealing import Replacement
 from expirebridge.store.commands.series import NextTick, Retimed, Times
@@ -397,6 +397,11 @@ def group_some(tasks: Tasks) -> None:
     found = bridge.get_group("h")
     assert found is not None
     assert found.cancelled == 2
+    stored = tasks.store.run(migration.stored_groups(pages.BEGINNING)).groups[0]
+    fields: dict[str, Argument] = {**stored.fields}
+    restoring = migration.restore_group("i", stored.members, fields, None)
+    for code in (RestoreGroupCode.MADE, RestoreGroupCode.THERE):
+        assert tasks.store.run(restoring) is code
 
 
 def hand_over(client: redis.Redis) -> None:

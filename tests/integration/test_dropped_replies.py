@@ -68,6 +68,7 @@ from expirebridge.store.commands import (
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.holds import list_holds
+from expirebridge.store.commands.migration import RestoreGroupCode
 from expirebridge.store.commands.series import Removal
 from tests.kit.colours import Ask, asking
 from tests.kit.ledgers import LedgerHarness
@@ -1069,6 +1070,20 @@ async def test_what_is_asked_of_groups_is_done_once(
     assert proxy.cuts == {script: 2}
 
 
+@pytest.mark.parametrize("script", ["read_groups", "restore_group"])
+def test_groups_are_exported_and_imported_once(proxy: Proxy, bridge: Bridge, script: str) -> None:
+    later = [{"func": "mail.send", "delay": HOUR}]
+    bridge.make_group("g", later, then=Then("orders.close"))
+    with contextlib.closing(store_of(Settings(url=proxy.url))) as store:
+        proxy.cut_reply_of(script, times=2)
+        [stored] = store.run(migration.stored_groups(pages.BEGINNING)).groups
+        assert (stored.name, stored.fields["left"]) == ("g", b"1")
+        restoring = migration.restore_group("h", stored.members, {**stored.fields}, None)
+        assert store.run(restoring) in set(RestoreGroupCode) - {RestoreGroupCode.TAKEN}
+    assert proxy.cuts == {script: 2}
+    assert [(one.name, one.left) for one in bridge.list_groups().groups] == [("h", 1), ("g", 1)]
+
+
 # A move
 
 
@@ -1108,5 +1123,5 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "read_partitions",
     }
     every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(GROUPS)
-    every |= set(MOVE)
+    every |= {"read_groups", "restore_group", *MOVE}
     assert every == set(NAMES)

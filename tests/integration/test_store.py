@@ -10,11 +10,13 @@ from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerOutOfMemory, ServerUnreachable
 from expirebridge.settings import Settings
+from expirebridge.store import script_loader
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands.call import When, command
 from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.logins import login
+from tests.kit.lua import NAMES
 from tests.kit.servers import AnyServer
 from tests.kit.steps import (
     PREFIX,
@@ -26,6 +28,14 @@ from tests.kit.steps import (
     settle,
     state_of,
 )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_script_compiles(client: redis.Redis, name: str) -> None:
+    """Lua takes 200 local names in a script, and says so when it is first called."""
+    script = script_loader.load(name)
+    assert client.script_load(script.plain.text) == script.plain.sha
+
 
 # Making
 

@@ -21,11 +21,11 @@ end
 local names = redis.call('ZREVRANGE', state_set('groups'), from, from + count - 1)
 local reply = { #names < count and '0' or string.format('%.0f', from + count) }
 for _, name in ipairs(names) do
-  local fields = redis.call('HGETALL', group_key(name))
-  if fields[1] then
+  local fields, members = redis.pcall('HGETALL', group_key(name)), redis.pcall('GET', group_key(name, '@members'))
+  if not fields.err and fields[1] then
     reply[#reply + 1] = name
     reply[#reply + 1] = fields
-    reply[#reply + 1] = redis.call('GET', group_key(name, '@members')) or ''
+    reply[#reply + 1] = type(members) == 'string' and members or ''
     reply[#reply + 1] = paused_view(redis.call('HGET', group_key(name), 'then'))
   end
 end

@@ -7,7 +7,6 @@
 --   <ms> <how it ended> <attempt> <started> <times> <the last line of its error>
 -- Repeated entries are one line with their number: keepalives, and attempts that were snoozed or whose function is
 -- unknown.
-local HISTORY_LINES, HISTORY_TEXT = 20, 200
 local PUTS_OFF = { edit = true, extend = true, beat = true }
 
 local function number_or_dash(value) return value and string.format('%.0f', value) or '-' end
@@ -31,16 +30,17 @@ local function merged(lines, what, first, second)
 end
 
 local function note(id, what, first, second, text, at)
+  local MOST_LINES, LONGEST_TEXT = 20, 200
   local lines = redis.call('HGET', record_key(id), 'history') or ''
   local times
   lines, first, times = merged(lines, what, first, second)
   local line = { string.format('%.0f', at or now), what, number_or_dash(first), number_or_dash(second),
     string.format('%d', times) }
   if text and text ~= '' then
-    line[6] = string.sub(string.match(text, '[^\n]*$'), 1, HISTORY_TEXT)
+    line[6] = string.sub(string.match(text, '[^\n]*$'), 1, LONGEST_TEXT)
   end
   lines = lines .. table.concat(line, ' ') .. '\n'
-  if select(2, string.gsub(lines, '\n', '')) > HISTORY_LINES then
+  if select(2, string.gsub(lines, '\n', '')) > MOST_LINES then
     lines = string.gsub(lines, '^[^\n]*\n', '')
   end
   redis.call('HSET', record_key(id), 'history', lines)

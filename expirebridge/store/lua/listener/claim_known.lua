@@ -29,8 +29,7 @@
 -- include grants
 -- include admission
 
--- Writing a note costs the server as much as looking at LOOKS_OF_A_NOTE tasks.
-local LOOKS, LOOKS_OF_A_NOTE = 250, 3
+local LOOKS = 250
 
 local mine = string.match(ARGV[10], '^%x+')
 local set = state_set('pending')
@@ -78,7 +77,7 @@ local function take_unless_share(id, due, func)
 end
 
 local function note_stranded(id, func, record)
-  looks = looks + LOOKS_OF_A_NOTE
+  looks = looks + 3 -- to write a note costs the server as much as three looks
   if repair_place(id, record, 'pending', keep_failed) then return end
   if read_timer(id, record) then return follow_timer(id, record) end
   redis.call('HSET', record_key(id), 'unknown', now, 'error', 'no listener knows the function '
