@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,21 +66,21 @@ SERVER = Fault(
 def make(
     bridge: Bridge, count: int, *, work: float = 0.0, raises: int = 0, close: bool = True
 ) -> None:
-    """Make members of the group, or what is missing of them; of `raises`, one raises once."""
-    bridge.make_group(
-        "g",
-        (
-            {
-                "func": "recorded.work",
-                "args": [work, int(raises > 0 and number % raises == 0)],
-                "delay": 0,
-                "retry": [0.05],
-            }
-            for number in range(count)
-        ),
-        then=Then("recorded.work", [0, 0], retry=[]),
-        close=close,
-    )
+    """Make the group; of `raises` members, one raises once."""
+    then = Then("recorded.work", [0, 0], retry=[])
+    bridge.make_group("g", members(count, work=work, raises=raises), then=then, close=close)
+
+
+def members(count: int, *, work: float = 0.0, raises: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "func": "recorded.work",
+            "args": [work, int(raises > 0 and number % raises == 0)],
+            "delay": 0,
+            "retry": [0.05],
+        }
+        for number in range(count)
+    ]
 
 
 def has_ended(bridge: Bridge, count: int) -> bool:
@@ -215,7 +216,7 @@ def test_the_server_is_killed_between_the_steps_of_a_group(
         bridge, began = scene.bridge, now()
         steps: list[Callable[[], object]] = [
             lambda: make(bridge, OF_A_STEP, work=WORK, raises=10, close=False),
-            lambda: make(bridge, 2 * OF_A_STEP, work=WORK, raises=10, close=False),
+            lambda: bridge.make_tasks(members(OF_A_STEP, work=WORK, raises=10), group="g"),
             lambda: bridge.close_group("g"),
         ]
         for step in steps:
