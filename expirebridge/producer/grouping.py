@@ -71,11 +71,13 @@ class GroupOperations(MakingOperations):
         follow_up = self._follow_up(name, then)
         yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
         begun = yield from self._begin(name, on_failed, members, follow_up)
-        group = yield from groups.get_group(name)
-        if begun is groups.MakeGroupCode.MADE or (group is not None and not group.closed):
-            yield from self._make_all(members)
-            if close:
-                yield from groups.close_group(name)
+        if begun is not groups.MakeGroupCode.MADE:
+            group = yield from self._found(name)
+            if group.closed:
+                return group
+        yield from self._make_all(members)
+        if close:
+            yield from groups.close_group(name)
         return (yield from self._found(name))
 
     def close_group(self, name: str) -> Steps[Group]:

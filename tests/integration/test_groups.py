@@ -31,6 +31,7 @@ from expirebridge import (
 from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
 from expirebridge.model.group import OnFailed
+from expirebridge.model.keys import parse_key
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -75,6 +76,14 @@ def counted(bridge: Bridge) -> tuple[int, int, int, int, int]:
 def sweep(store: Store) -> reconciling.Sweep:
     beating(store)
     return store.run(reconciling.sweep(Settings()))
+
+
+def hear(store: Store, name: bytes, kind: reconciling.EventKind) -> None:
+    """Have a listener hear what another client did to a task's key."""
+    key = parse_key(name)
+    assert key is not None
+    hint = reconciling.KeyEvent.of(key, name, kind)
+    store.run(reconciling.adopt([hint], Settings()))
 
 
 # The follow-up
@@ -185,10 +194,7 @@ def test_it_runs_once_however_often_members_do(
         bridge.run_now("g@g0")
     else:
         client.set("g@g0:?mail.send?[0]", 0, px=60_000)
-        hint = reconciling.KeyEvent(
-            b"g@g0:?mail.send?[0]", "g@g0", b"mail.send?[0]", reconciling.EventKind.LIVE
-        )
-        store.run(reconciling.adopt([hint], Settings()))
+        hear(store, b"g@g0:?mail.send?[0]", reconciling.EventKind.LIVE)
         bridge.reschedule("g@g0", 0)
     assert counted(bridge) == (1, 1, 0, 0, 0)
     end(store)
@@ -209,10 +215,7 @@ def test_what_another_client_sets_is_no_member(
     for number in (0, 1):
         key = b"g@g%d:?mail.send?[]" % number
         client.set(key, 0, px=60_000)
-        hint = reconciling.KeyEvent(
-            key, f"g@g{number}", b"mail.send?[]", reconciling.EventKind.LIVE
-        )
-        store.run(reconciling.adopt([hint], Settings()))
+        hear(store, key, reconciling.EventKind.LIVE)
         bridge.reschedule(f"g@g{number}", 0)
     assert {task.id for task in claim(store).tasks} == {"g@g0", "g@g1", "g@then"}
     settle(store, *(Settlement(f"g@g{number}", "t", "succeeded") for number in (0, 1)))
@@ -430,10 +433,7 @@ def test_a_deleted_key_cancels_its_member(
 ) -> None:
     bridge.make_group("g", [{"func": "mail.send", "delay": 60}], then=THEN)
     client.delete("g@g0:?mail.send?[]")
-    hint = reconciling.KeyEvent(
-        b"g@g0:?mail.send?[]", "g@g0", b"mail.send?[]", reconciling.EventKind.DELETED
-    )
-    store.run(reconciling.adopt([hint], Settings()))
+    hear(store, b"g@g0:?mail.send?[]", reconciling.EventKind.DELETED)
     assert counted(bridge) == (1, 0, 0, 0, 1)
 
 
@@ -534,10 +534,7 @@ def test_a_call_that_is_refused_makes_no_member(
 ) -> None:
     make(bridge, 1, close=False)
     client.set("g@g5:?mail.send?[]", 0, px=60_000)
-    hint = reconciling.KeyEvent(
-        b"g@g5:?mail.send?[]", "g@g5", b"mail.send?[]", reconciling.EventKind.LIVE
-    )
-    store.run(reconciling.adopt([hint], Settings()))
+    hear(store, b"g@g5:?mail.send?[]", reconciling.EventKind.LIVE)
     with pytest.raises(TaskExists):
         bridge.make_task("mail.send", delay=0, id="g@g5")
     assert read(bridge).total == 1
@@ -705,10 +702,7 @@ def test_a_key_of_that_form_makes_no_member(
 ) -> None:
     make(bridge, 1)
     client.set("g@g5:?mail.send?[]", 0, px=60_000)
-    hint = reconciling.KeyEvent(
-        b"g@g5:?mail.send?[]", "g@g5", b"mail.send?[]", reconciling.EventKind.LIVE
-    )
-    store.run(reconciling.adopt([hint], Settings()))
+    hear(store, b"g@g5:?mail.send?[]", reconciling.EventKind.LIVE)
     bridge.cancel("g@g5")
     assert counted(bridge) == (1, 1, 0, 0, 0)
 
@@ -814,10 +808,7 @@ def test_a_finished_task_that_a_member_keeps_has_ended(
     """It throttles itself by `window`."""
     make(bridge, 1, close=False)
     client.set("g@g5:?mail.send?[]", 0, px=60_000)
-    hint = reconciling.KeyEvent(
-        b"g@g5:?mail.send?[]", "g@g5", b"mail.send?[]", reconciling.EventKind.LIVE
-    )
-    store.run(reconciling.adopt([hint], Settings()))
+    hear(store, b"g@g5:?mail.send?[]", reconciling.EventKind.LIVE)
     bridge.run_now("g@g5")
     end(store)
     kept = bridge.make_task("mail.send", delay=0, id="g@g5", if_exists="keep", window=60)

@@ -52,8 +52,8 @@ class LeaseReaper(PeriodicRole):
         if sweep.lapsed:
             self._wakeup.set()
         for group in sweep.stopping:
-            keep = self._settings.keep_succeeded
-            await self._owner.session.store.run(cancel_group(group, keep=keep))
+            call = cancel_group(group, keep=self._settings.keep_succeeded)
+            await self._owner.session.store.run(call)
         return self._pause_after(sweep)
 
     def _pause_after(self, sweep: reconciling.Sweep) -> float:
