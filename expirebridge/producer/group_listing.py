@@ -3,23 +3,23 @@
 from functools import partial
 from math import inf
 
-from expirebridge.errors import PartitionsDiffer
 from expirebridge.model.group import Group, GroupListing
 from expirebridge.model.task import to_ms
-from expirebridge.producer.listing import PageChunk, PageCursor, PageStream, rows_of_each, take
+from expirebridge.producer.listing import (
+    PageChunk,
+    PageCursor,
+    PageStream,
+    over_partitions,
+    rows_of_each,
+    take,
+)
 from expirebridge.store.commands import groups
-from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Steps, at_if_available
+from expirebridge.store.commands.call import LEFT_OUT, Steps, at_if_available
 
 
 def find_groups(limit: int) -> Steps[GroupListing]:
     """Find up to `limit` groups of all partitions: unended ones, then those that ended last."""
-    while True:
-        count = yield from PARTITIONS
-        try:
-            return (yield from _find(limit, count))
-        except PartitionsDiffer:
-            if (yield from PARTITIONS) == count:
-                raise
+    return over_partitions(partial(_find, limit))
 
 
 def _find(limit: int, count: int) -> Steps[GroupListing]:

@@ -168,6 +168,17 @@ def take(
     return taken, examined
 
 
+def over_partitions(walk: Callable[[int], Steps[T]]) -> Steps[T]:
+    """Walk over so many partitions; once more if their number was assumed, and is known then."""
+    while True:
+        count = yield from PARTITIONS
+        try:
+            return (yield from walk(count))
+        except PartitionsDiffer:
+            if (yield from PARTITIONS) == count:
+                raise
+
+
 MAX_EXAMINED = 10_000
 """The most tasks that one `list` examines, even if its limit is small."""
 Source = State | None
@@ -224,15 +235,13 @@ class TaskFilter:
 
 def find(sources: Sequence[Source], place: ListingPosition, wanted: TaskFilter) -> Steps[Listing]:
     """Look for tasks, starting at `place`, in one source after the other."""
-    while True:
-        count = yield from PARTITIONS
+
+    def find_in(count: int) -> Steps[Listing]:
         if place.spots and len(place.spots) != count:
             raise _foreign(place.encode())
-        try:
-            return (yield from _find(sources, place, wanted, count))
-        except PartitionsDiffer:
-            if (yield from PARTITIONS) == count:
-                raise
+        return (yield from _find(sources, place, wanted, count))
+
+    return over_partitions(find_in)
 
 
 def _find(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from expirebridge.errors import InvalidTask, PartitionsDiffer, SeriesDeclared
+from expirebridge.errors import InvalidTask, SeriesDeclared
 from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_of
@@ -17,6 +17,7 @@ from expirebridge.producer.listing import (
     PageStream,
     encode_spots,
     is_rank,
+    over_partitions,
     read_ranks,
     rows_of_each,
     take,
@@ -33,7 +34,6 @@ from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import (
     BATCH,
     LEFT_OUT,
-    PARTITIONS,
     Steps,
     at_if_available,
     batches,
@@ -222,14 +222,12 @@ class SeriesWork:
                 return Series.of(after.series, after.now, outcome=outcome, key_ring=self._key_ring)
 
     def _list(self, limit: int, cursor: str) -> Steps[SeriesListing]:
-        while True:
-            count = yield from PARTITIONS
-            listed = self._list_one if count == 1 else partial(self._list_several, count)
-            try:
-                return (yield from listed(limit, cursor))
-            except PartitionsDiffer:
-                if (yield from PARTITIONS) == count:
-                    raise
+        def list_in(count: int) -> Steps[SeriesListing]:
+            if count == 1:
+                return self._list_one(limit, cursor)
+            return self._list_several(count, limit, cursor)
+
+        return over_partitions(list_in)
 
     def _list_several(self, count: int, limit: int, cursor: str) -> Steps[SeriesListing]:
         """The series of all partitions, those first whose next tick is first."""

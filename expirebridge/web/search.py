@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlencode
 
-from expirebridge.errors import InvalidTask, PartitionsDiffer
+from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.task import UNCLAIMED, LeftOut, State, Task, to_ms
 from expirebridge.producer.listing import (
@@ -15,6 +15,7 @@ from expirebridge.producer.listing import (
     PageCursor,
     PageStream,
     encode_spots,
+    over_partitions,
     read_spots,
     rows_of_each,
     take,
@@ -22,7 +23,7 @@ from expirebridge.producer.listing import (
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection, producing
-from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps, at_if_available
+from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_available
 from expirebridge.store.commands.inspection import CountsBefore
 from expirebridge.store.commands.pages import BEGINNING, Pages
 
@@ -365,21 +366,16 @@ def find(
     All that the last look found is shown, so that nothing is left out between two pages. Tasks come
     without their arguments: no list shows them, and thousands of them may not fit into memory.
     """
-    while True:
-        count = yield from PARTITIONS
-        try:
-            if count == 1:
-                begin = cursor if cursor.isdigit() else BEGINNING
-                one = _find(search, operations, settings, cursor=begin, rows=rows, limit=limit)
-                return (yield from one)
-            return (
-                yield from find_everywhere(
-                    search, operations, settings, count, cursor=cursor, rows=rows, limit=limit
-                )
-            )
-        except PartitionsDiffer:
-            if (yield from PARTITIONS) == count:
-                raise
+
+    def find_in(count: int) -> Steps[SearchPage]:
+        if count == 1:
+            begin = cursor if cursor.isdigit() else BEGINNING
+            return _find(search, operations, settings, cursor=begin, rows=rows, limit=limit)
+        return find_everywhere(
+            search, operations, settings, count, cursor=cursor, rows=rows, limit=limit
+        )
+
+    return over_partitions(find_in)
 
 
 def _find(
