@@ -1,8 +1,8 @@
 """What happened, written down outside Redis: the witness that a server cannot deceive.
 
-Each process appends lines of JSON to a file of its own, and a line is on disk before its writer
-goes on. A `kill -9` can tear no more than the last line of a file, and the reader leaves that one
-out; a line that is broken anywhere else is an error.
+Each process appends lines of JSON to a file of its own, and the system has a line before its writer
+goes on: it outlives a `kill -9`, and nobody waits for a disk. No more than the last line of a file
+can be torn, and the reader leaves that one out; a line that is broken anywhere else is an error.
 
 All processes are on one machine, so all times, the server's too, are of one clock: milliseconds
 since 1970, cut off and not rounded.
@@ -172,11 +172,11 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_DSYNC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._file = os.open(folder / f"{os.getpid()}.jsonl", flags, 0o600)
 
     def write(self, *events: Event) -> None:
-        """Write a line for each event. They are on disk when this returns."""
+        """Write a line for each event. They outlive this process when this returns."""
         lines = b"".join(_encoded(event) for event in events)
         if os.write(self._file, lines) != len(lines):
             raise OSError("the history took only a part of what was written")
