@@ -9,8 +9,8 @@ import typer
 
 from expirebridge.checks.compat import Scope, compare, scope_of
 from expirebridge.checks.waiting import refuse_limits
+from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import (
-    NOT_POSSIBLE,
     AppDir,
     AsJson,
     LedgerName,

@@ -12,9 +12,8 @@ from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, exa
 from expirebridge.checks.finding import error, ok
 from expirebridge.checks.waiting import refuse_limits
 from expirebridge.checks.work import check_left_out
+from expirebridge.cli.ending import FAULT, ILL
 from expirebridge.cli.options import (
-    FAULT,
-    ILL,
     AsJson,
     Doorbell,
     Lease,

@@ -11,7 +11,8 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from expirebridge.cli.options import BAD_INPUT, NOT_POSSIBLE, AsJson, Prefix, Url
+from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import (
     print_counts,
     print_fields,

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.cli.options import FAULT, NOT_POSSIBLE, AsJson, Url
+from expirebridge.cli.ending import FAULT, NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Url
 from expirebridge.cli.output import print_json, print_line, print_table, warn
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError

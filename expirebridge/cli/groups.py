@@ -5,7 +5,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url, Yes, confirm
+from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Url, Yes, confirm
 from expirebridge.cli.output import (
     left_out_as_data,
     moment,

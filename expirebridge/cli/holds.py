@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url, read_moment
+from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Url, read_moment
 from expirebridge.cli.output import moment, print_json, print_line, print_table, warn
 from expirebridge.model.hold import Hold
 from expirebridge.producer.bridge import Bridge

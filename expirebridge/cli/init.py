@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.cli.options import NOT_POSSIBLE
+from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.output import print_line
 from expirebridge.embedded.resources import redis_conf
 

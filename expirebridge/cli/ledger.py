@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expirebridge.cli.ending import ILL
 from expirebridge.cli.options import (
-    ILL,
     AsJson,
     LedgerName,
     LedgerUrl,

@@ -1,22 +1,9 @@
-"""The command `expirebridge`.
-
-Exit codes: 0 done; 1 the server failed or refused the call, or the handlers cannot be used; 2 wrong
-input; 3 the task or group does not exist, or its state does not allow the change, or compat found
-tasks that would fail; 4 a listener is stuck and must be replaced; 5 the doctor found an error.
-"""
+"""The command `expirebridge`: how its process begins."""
 
 import logging
 import sys
-from collections.abc import Iterable
-from importlib import import_module
-from importlib.metadata import version
-from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
-
-from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, as_typed
-from expirebridge.cli.output import end, leave
+from expirebridge.cli.ending import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, end, leave
 from expirebridge.errors import (
     ExpirebridgeError,
     GroupNotFound,
@@ -25,145 +12,6 @@ from expirebridge.errors import (
     ListenerStuck,
     TaskExists,
 )
-from expirebridge.handlers.django_project import set_up_django
-
-PANELS = {
-    "Tasks": {
-        "make": "tasks.make",
-        "watch": "tasks.watch",
-        "beat": "tasks.beat",
-        "show": "tasks.show",
-        "why": "tasks.why",
-        "list": "tasks.list_",
-        "cancel": "tasks.cancel",
-        "reschedule": "tasks.reschedule",
-        "put-off": "tasks.put_off",
-        "pause": "tasks.pause",
-        "resume": "tasks.resume",
-        "run": "tasks.run",
-        "edit": "edit.edit",
-        "failed": "failed.group",
-        "groups": "groups.group",
-        "series": "series.group",
-        "ledger": "ledger.group",
-    },
-    "Running": {
-        "listen": "listen.listen",
-        "handlers": "handlers.handlers",
-        "server": "server.server",
-        "init": "init.init",
-        "demo": "demo.demo",
-    },
-    "Looking": {
-        "count": "tasks.count",
-        "stats": "stats.stats",
-        "top": "stats.top",
-        "limits": "limits.limits",
-        "forecast": "forecast.forecast",
-        "scale": "scale.scale",
-        "dashboard": "dashboard.dashboard",
-    },
-    "Operating": {
-        "let-pass": "limits.let_pass",
-        "weight": "limits.weight",
-        "doctor": "doctor.doctor",
-        "check": "doctor.check",
-        "hold": "holds.hold",
-        "release": "holds.release",
-        "holds": "holds.holds",
-        "acl": "acl.acl",
-        "compat": "compat.compat",
-        "reseal": "reseal.reseal",
-        "partitions": "partitions.group",
-    },
-    "Moving": {
-        "move": "move.move",
-        "export": "export_import.export",
-        "import": "export_import.import_",
-    },
-    "Other languages": {
-        "key": "tasks.key",
-        "functions": "functions.group",
-    },
-}
-"""The module and name of each command or group, by its heading, in the order of the help."""
-COMMANDS = {word: place for places in PANELS.values() for word, place in places.items()}
-
-
-class HeadedGroup(TyperGroup):
-    """A group whose help lists its commands by their help panels.
-
-    Typer shows panels only with rich's markup, which would read [server] and [default: ...] in
-    the help as markup.
-    """
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each panel, in the order of the commands."""
-        longest = max(map(len, self.commands), default=0)
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            command: Any = self.commands[name]
-            text = command.get_short_help_str(formatter.width - longest - 6)
-            sections.setdefault(command.rich_help_panel or "Commands", []).append(
-                (name.ljust(longest), text)
-            )
-        for title, rows in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
-def application(words: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Return the application with these commands; what the others need is not imported."""
-    app = typer.Typer(
-        cls=HeadedGroup,
-        help="Tasks that run later: each is a plain Redis key with a TTL.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # it would read [server] and [default: ...] as markup
-        epilog="Exit codes: 0 done; 1 the server failed or refused the call, or the handlers "
-        "cannot be used; 2 wrong input; "
-        "3 the task or group does not exist, or its state does not allow the change, or compat "
-        "found tasks that would fail; 4 a listener is stuck and must be replaced; 5 the doctor "
-        "found an error.",
-    )
-    app.callback()(_root)
-    for word in words:
-        module, _, name = COMMANDS[word].partition(".")
-        found = getattr(import_module(f"expirebridge.cli.{module}"), name)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=word, rich_help_panel=_panel_of(word))
-        else:
-            app.command(word, rich_help_panel=_panel_of(word))(found)
-    return app
-
-
-def asked_for(words: list[str]) -> Iterable[str]:
-    """Return the command that these words call; all if they call none, as for help."""
-    if words == ["--version"]:
-        return []
-    return words[:1] if words and words[0] in COMMANDS else COMMANDS
-
-
-def _panel_of(word: str) -> str:
-    return next(panel for panel, places in PANELS.items() if word in places)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"expirebridge {version('expirebridge')}")
-        raise typer.Exit
-
-
-def _root(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Keep a single command a word: without this Typer takes it for the whole."""
 
 
 def run(words: list[str] | None = None, *, name: str | None = None) -> None:
@@ -171,14 +19,12 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
 
     An error becomes one line on stderr and an exit code. `name` is that of the command in its help.
     """
-    if words is None:
-        words = sys.argv[1:]
     if logging.lastResort is not None:  # what commands print that set up no log
         logging.lastResort.setFormatter(logging.Formatter("expirebridge: %(message)s"))
     try:
-        if words and words[0] in COMMANDS:
-            set_up_django()
-        application(asked_for(words))(args=words, prog_name=name)
+        from expirebridge.cli import application  # noqa: PLC0415 - see its commands
+
+        application.call(sys.argv[1:] if words is None else words, name=name)
     except ListenerStuck as error:
         end(error, STUCK)
     except (TaskExists, GroupNotFound) as error:
@@ -193,3 +39,12 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
         end(None, 0)
     except SystemExit as exit:
         leave(exit.code if isinstance(exit.code, int) else FAULT)
+
+
+def as_typed(error: InvalidSetting) -> InvalidSetting:
+    """The error with the name of the option in place of the setting's, if it is of a setting."""
+    if not error.setting:
+        return error
+    option, value = error.setting.replace("_", "-"), error.value
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return InvalidSetting(f"--{option} {text}: {error.fault}")

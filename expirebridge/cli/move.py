@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from expirebridge.checks import Level, check_rights_everywhere
-from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Lease, Prefix, Url
+from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Lease, Prefix, Url
 from expirebridge.cli.output import print_counts, warn
 from expirebridge.cli.stats import store_of
 from expirebridge.connection.urls import safe_url

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expirebridge.cli.ending import BAD_INPUT
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model.durations import seconds_of
 from expirebridge.settings import DEFAULT_URL, Doorbells, Settings
@@ -17,9 +18,6 @@ from expirebridge.settings import DEFAULT_URL, Doorbells, Settings
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-
-# Exit codes other than 0, which means done.
-FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK, ILL = 1, 2, 3, 4, 5
 
 Url = Annotated[
     str | None,
@@ -101,15 +99,6 @@ Every = Annotated[
     str, typer.Option(metavar="DURATION", help="How often to refresh: 500ms, 2s, 1m.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-def as_typed(error: InvalidSetting) -> InvalidSetting:
-    """The error with the name of the option in place of the setting's, if it is of a setting."""
-    if not error.setting:
-        return error
-    option, value = error.setting.replace("_", "-"), error.value
-    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-    return InvalidSetting(f"--{option} {text}: {error.fault}")
 
 
 def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:

@@ -1,9 +1,6 @@
 """Prints data: JSON for programs, tables for people."""
 
 import contextlib
-import logging
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
 from expirebridge.model.durations import human
 from expirebridge.model.group import Group
@@ -33,33 +31,6 @@ from expirebridge.model.task import (
     Task,
     texts_of,
 )
-
-# How the process of a command ends.
-
-
-def ends_at_ctrl_c() -> None:
-    """Have SIGINT raise KeyboardInterrupt, whatever this process has inherited.
-
-    A shell starts its background jobs with SIGINT ignored, and Python leaves that as it is.
-    """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def end(error: Exception | None, code: int) -> None:
-    """End the process with this code, and the error as one line on stderr."""
-    if error is not None:
-        sys.stderr.write(f"expirebridge: {error}\n")
-    leave(code)
-
-
-def leave(code: int) -> None:
-    """End the process, even if a thread still runs a handler that cannot be stopped."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BrokenPipeError):
-            stream.flush()
-    os._exit(code)
-
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000

@@ -5,12 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.cli.options import (
-    NOT_POSSIBLE,
-    AsJson,
-    Prefix,
-    Url,
-)
+from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, print_table, warn_of
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import PartitionsDiffer

@@ -4,7 +4,8 @@ from contextlib import closing
 
 import typer
 
-from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Prefix, Url
+from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting

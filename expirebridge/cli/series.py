@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import (
-    NOT_POSSIBLE,
     AsJson,
     LedgerName,
     LedgerUrl,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import (
-    NOT_POSSIBLE,
     AsJson,
     At,
     Every,

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expirebridge import Bridge, Task
-from expirebridge.cli.options import BAD_INPUT, NOT_POSSIBLE
+from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet

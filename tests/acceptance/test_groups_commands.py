@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, GroupState, State, Then
-from expirebridge.cli.options import BAD_INPUT, NOT_POSSIBLE
+from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
 from expirebridge.store.client import Store
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from expirebridge.cli.main import COMMANDS, PANELS
+from expirebridge.cli.application import COMMANDS, PANELS
 from tests.kit.invoked import ROOT_COMMAND, commands, invoke
 
 CALL = re.compile(r"(?:^|\| |\$\()expirebridge ([^|>&)]*)")

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, InvalidTask
-from expirebridge.cli.options import NOT_POSSIBLE
+from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.store.client import Store
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.processes import run

@@ -3,7 +3,7 @@
 import re
 
 from expirebridge import Bridge
-from expirebridge.cli.options import NOT_POSSIBLE
+from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.store.client import Store
 from expirebridge.store.commands.lanes import declare_limits
 from tests.kit.invoked import invoke, invoke_json

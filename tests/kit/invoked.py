@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
-from expirebridge.cli.main import application
+from expirebridge.cli.application import application
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming

@@ -5,9 +5,9 @@ import sys
 
 PROGRAM = """
 import sys
-import expirebridge, expirebridge.cli.main, expirebridge.listener.listener
+import expirebridge, expirebridge.cli.application, expirebridge.listener.listener
 import expirebridge.producer.bridge
-expirebridge.cli.main.application()
+expirebridge.cli.application.application()
 import expirebridge.producer.operations, expirebridge.checks, expirebridge.observe.logs
 for name in expirebridge.__all__:
     getattr(expirebridge, name)

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from expirebridge.cli.main import COMMANDS, asked_for
+from expirebridge.cli.application import COMMANDS, asked_for
 
 PROGRAM = """
 import sys
-from expirebridge.cli import main
+from expirebridge.cli import application
 sys.argv[1:] = {words!r}
 try:
-    main.application(main.asked_for(sys.argv[1:]))(standalone_mode=False)
+    application.application(application.asked_for(sys.argv[1:]))(standalone_mode=False)
 except SystemExit:
     pass
 for name in ("listener.listener", "checks", "cli.export_import"):

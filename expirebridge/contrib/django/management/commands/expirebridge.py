@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from expirebridge.cli import main
+from expirebridge.cli import application, main
 from expirebridge.errors import ExpirebridgeError
 
 _OF_DJANGO = ("--settings", "--pythonpath")
@@ -33,9 +33,9 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, words: list[str], **__: Any) -> None:
         """Run the command in this process, for `call_command`. Raises CommandError."""
-        application = typer.main.get_command(main.application(main.asked_for(words)))
+        command = typer.main.get_command(application.application(application.asked_for(words)))
         try:
-            code = application.main(words, standalone_mode=False)
+            code = command.main(words, standalone_mode=False)
         except (ExpirebridgeError, typer.Abort) as error:
             raise CommandError(str(error)) from error
         if code:
