@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from expirebridge.cli.main import become_listener
 from expirebridge.cli.options import (
     AppDir,
     Doorbell,
@@ -129,7 +130,8 @@ def listen(
         "log_level": log_level, "verbose": verbose, "quiet": quiet, "log_format": log_format,
         "metrics_port": metrics_port, "metrics_host": metrics_host, "reload": reload,
     }  # fmt: skip
-    from expirebridge.cli import listening  # noqa: PLC0415 - other commands need none
+    become_listener(options)
+    from expirebridge.cli import listening  # noqa: PLC0415 - see `become_listener`
 
     if code := listening.listen(**options):
         raise typer.Exit(code)

@@ -219,3 +219,24 @@ def test_signals_suspend_and_resume_a_listener(
         for number in (signal.SIGTSTP, signal.SIGTERM, signal.SIGCONT):
             process.send_signal(number)
         assert process.wait(20) == 0
+
+
+def test_a_listener_has_nothing_loaded_that_only_commands_use(
+    url: str, folder: Path, bridge: Bridge, reports: Reports
+) -> None:
+    """Its command line is what was typed, all the same."""
+    (folder / "looking.py").write_text(
+        "import sys\n"
+        "from tests.kit.processes import report\n"
+        "def look():\n"
+        "    heavy = {'typer', 'pydantic', 'rich', 'expirebridge.cli.application'}\n"
+        "    report(','.join(sorted(heavy & set(sys.modules))) or 'light')\n"
+    )
+    with listener(url, folder, "--lease", "7") as process:
+        bridge.make_task("looking.look", [], 0)
+        assert reports.next().word == "light"
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    assert words[words.index(b"--lease") + 1] == b"7"
+    assert b"listen" in words
+    assert b"EXPIREBRIDGE_LISTEN" in environment  # as it began: it was replaced by itself
