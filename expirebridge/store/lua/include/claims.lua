@@ -45,46 +45,50 @@ local reply = { now_us, -1, 0, {}, false, -1, 0 }
 local broken = reply[4]
 local bytes, claimed, alone, meets_blocked = 0, 0, false, false
 local ALONE, SHARE = 1, 2
--- Tasks that were read ahead, and true if none of these has a timer; and tasks that are taken, but not written
--- yet. One command for many costs far less than one for each.
-local ahead, none_has_timer, taken = {}, false, {}
+-- True if none of the tasks that were read ahead has a timer; and tasks that are taken, but not written yet. One command
+-- for many costs far less than one for each.
+local none_has_timer, taken = false, {}
 
-local function add_to_reply(id, record, values, due, attempt)
+-- A number that another client may have written, as a whole one: all is text, since to read or to format a number takes
+-- the server as long as a small command.
+local function whole(text, default)
+  return string.find(text, '^%d+$') and text or string.format('%.0f', tonumber(text) or default)
+end
+
+local function add_to_reply(id, key, record, values, due, attempt)
   -- Values are read by place: reading by name makes a claim slower.
   local rare = record.key or record.ledger or false
   for i = FIRST, LAST do rare = rare or values[i] end
   if rare then
     rare = { record.key and record.call or false, record.ledger or false, unpack(values, FIRST, LAST) }
   end
-  -- Formatting a number takes the server as long as a small command.
-  local lapses = record.lapses and string.format('%.0f', tonumber(record.lapses) or 0) or '0'
-  local made = record.made and string.format('%.0f', tonumber(record.made) or -1) or '-1'
+  local lapses, made = record.lapses and whole(record.lapses, 0) or '0', record.made and whole(record.made, -1) or '-1'
   local head = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
   -- A first attempt although there is a number: one before was not counted, or it was moved here late.
   if record.attempt and attempt == '1' and record.token ~= token then head = head .. ' again' end
-  reply[#reply + 1] = head
-  reply[#reply + 1] = trigger_key(id, record)
-  reply[#reply + 1] = rare
+  local last = #reply
+  reply[last + 1], reply[last + 2], reply[last + 3] = head, key, rare
   claimed = claimed + 1
   bytes = bytes + #record.call + #(record.args or '')
 end
 
 -- Reads the first of these ids, each followed by its score, and checks all their timers at once. It stops at the
--- bytes that a claim takes.
+-- bytes that a claim takes. Returns their records and values, by the places of the ids.
 local function look_ahead(ids, most)
-  local keys, seen = {}, 0
+  local records, all_values, keys, seen = {}, {}, {}, 0
   for i = 1, math.min(#ids, 2 * most), 2 do
     if seen >= max_bytes then break end
     local id = ids[i]
     local record, values
     if is_id(id) then record, values = read(id, FIELDS) end
     if record then
-      ahead[id] = { record, values }
+      records[(i + 1) / 2], all_values[(i + 1) / 2] = record, values
       keys[#keys + 1] = trigger_key(id, record)
       seen = seen + #record.call + #(record.args or '')
     end
   end
   none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0
+  return records, all_values
 end
 
 -- Writes the taken tasks, the destination first and the source last, as `move` does for one.
@@ -93,13 +97,15 @@ local function write_taken()
   if not taken[1] then return end
   local ids, keys, places = {}, {}, {}
   local lease_ends, started = string.format('%.0f', now + lease), string.format('%.0f', now)
-  for i, task in ipairs(taken) do
+  for i = 1, #taken do
+    local task = taken[i]
     ids[i], keys[i], places[2 * i - 1], places[2 * i] = task[1], task[2], lease_ends, task[1]
   end
   -- In its due millisecond a key still exists: putting it off now would seem to succeed.
   if not none_has_timer then redis.call('DEL', unpack(keys)) end
   redis.call('ZADD', state_set('running'), unpack(places))
-  for _, task in ipairs(taken) do
+  for i = 1, #taken do
+    local task = taken[i]
     local slots = task[5]
     if slots == '' then redis.call('HDEL', record_key(task[1]), 'slots') end
     redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
@@ -109,18 +115,21 @@ local function write_taken()
   taken = {}
 end
 
+-- `due` is text.
 local function take_task(id, record, values, due, slots)
   local attempt = record.attempt and string.format('%.0f', (tonumber(record.attempt) or 0) + 1) or '1'
-  due = string.format('%.0f', due)
-  taken[#taken + 1] = { id, trigger_key(id, record), attempt, due, slots }
-  add_to_reply(id, record, values, due, attempt)
+  local key = trigger_key(id, record)
+  taken[#taken + 1] = { id, key, attempt, due, slots }
+  add_to_reply(id, key, record, values, due, attempt)
 end
 
 -- Number of tasks that this claim may take: the listener's share of all due and running tasks, less those that it
 -- holds.
 local function share_of(due, running, among) return math.ceil((due + running) / among) - held end
 
-local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE end
+local function is_poison(record)
+  return record.lapses and (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE
+end
 
 -- False while a part of what is due is looked at that does not begin with the first; and the tasks that were left then.
 local from_front, skipped = true, 0
@@ -158,11 +167,9 @@ local forget_waited = uses_limits and function(id, record)
   return false
 end
 
-local function take_if_due(id, due)
-  local record, values
-  if ahead[id] then
-    record, values = unpack(ahead[id])
-  else
+-- The score is text; `record` and `values` are there if it was read ahead.
+local function take_if_due(id, score, record, values)
+  if not record then
     none_has_timer = false -- nobody has looked for this one's
     if is_id(id) then record, values = read(id, FIELDS) end
   end
@@ -179,9 +186,10 @@ local function take_if_due(id, due)
   end
   local slots, rates = NO_LANES, NO_LANES
   if uses_limits then
+    local due = tonumber(score)
     -- Of one that was granted a slot, the first due time is in its record.
     local first_due = record.slots and tonumber(record.due) or due
-    if first_due < due and is_granted(id) then due = first_due end
+    if first_due < due and is_granted(id) then due, score = first_due, record.due end
     if record.waited and tonumber(record.due) ~= due then values[LAST] = forget_waited(id, record) end
     slots, rates = has_slots(id, record, due)
     if not slots then return end
@@ -191,10 +199,10 @@ local function take_if_due(id, due)
     reply[3] = ALONE
     return
   end
-  if record.tick and not begin_tick(id, record, due, keep_failed, taken) then return end
+  if record.tick and not begin_tick(id, record, tonumber(score), keep_failed, taken) then return end
   local changed
   if slots[1] or rates[1] or record.slots then changed = enter_lanes(id, record, slots, rates) end
-  take_task(id, record, values, due, changed)
+  take_task(id, record, values, whole(score, 0), changed)
   alone = poison
   if poison then reply[3] = ALONE end
 end
@@ -210,7 +218,7 @@ local function find_claimed()
   for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
     local record, values = read(id, FIELDS)
     if record and record.token == token then
-      add_to_reply(id, record, values, string.format('%.0f', tonumber(record.due)),
+      add_to_reply(id, trigger_key(id, record), record, values, string.format('%.0f', tonumber(record.due)),
         string.format('%.0f', tonumber(record.attempt)))
       if is_poison(record) then reply[3] = ALONE end
     end

@@ -87,7 +87,10 @@ local function read(id, names)
   if values.err or not values[1] then return nil end
   local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
   if ledger then record.ledger = ledger end
-  for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
+  -- A nil that is assigned to a new name makes the table grow, too.
+  for i = 4, #values do
+    if values[i] then record[names[i - 3]] = values[i] end
+  end
   if record.next then record.next = read_next(record.next) end
   return record, values
 end

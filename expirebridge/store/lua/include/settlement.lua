@@ -27,8 +27,8 @@
 local KEEP_SUCCEEDED, KEEP_FAILED, my_code = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 -- The result of recording an outcome; see settle.lua.
 local SETTLED = { done = 1, refused = 2, left = 3, over = 4, granted = 5 }
-local SETTLE_FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
-  'error', 'lapses', 'unfit' }
+-- What each settlement needs: to read a field takes about as long as a string operation.
+local SETTLE_FIELDS = { 'token', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started', 'error', 'lapses', 'unfit' }
 if uses_limits then SETTLE_FIELDS[#SETTLE_FIELDS + 1], SETTLE_FIELDS[#SETTLE_FIELDS + 2] = 'waited', 'slots' end
 
 local function wait_again(id, record, how, due, text, counted)
@@ -36,7 +36,8 @@ local function wait_again(id, record, how, due, text, counted)
   note_attempt(id, how, text)
   local fields = { 'error', text }
   if not counted then
-    fields[3], fields[4] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
+    local attempt = tonumber(redis.call('HGET', record_key(id), 'attempt') or nil)
+    fields[3], fields[4] = 'attempt', math.max((attempt or 1) - 1, 0)
   end
   redis.call('HSET', record_key(id), unpack(fields))
   wait_until(id, record, due)
@@ -53,12 +54,14 @@ local function write_succeeded()
   if not ended_well[1] then return end
   local ids, places = {}, {}
   local keep_until, ended = string.format('%.0f', now + KEEP_SUCCEEDED), string.format('%.0f', now)
-  for i, task in ipairs(ended_well) do
+  for i = 1, #ended_well do
+    local task = ended_well[i]
     ids[i], places[2 * i - 1], places[2 * i] = task[1], keep_until, task[1]
   end
   -- The destination first and the source last, as `move` does for one.
   redis.call('ZADD', state_set('succeeded'), unpack(places))
-  for _, task in ipairs(ended_well) do
+  for i = 1, #ended_well do
+    local task = ended_well[i]
     if task[2] == '' then
       redis.call('HSET', record_key(task[1]), 'state', 'succeeded', 'ended', ended)
     else
@@ -143,32 +146,33 @@ end
 local function is_claimed(record, token) return record.state == 'running' and record.token == token end
 
 local function settle(item, text, none_has_timer)
-  local id, token, outcome, delay, record, rate, late, cause, objective = unpack(item, 1, 9)
+  local id, token, outcome, delay, record, more = unpack(item, 1, 6)
   if not record then return SETTLED.refused end
   if is_claimed(record, token) then
+    local rate, late, cause, objective
+    if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)$') end
     if outcome == 'busy' then
       if uses_limits then rest_lane(id, record, rate, delay) end
       outcome = 'snoozed'
     end
     tally(record, outcome)
-    if cause ~= '' then tally_late(id, record, outcome, late, cause, objective) end
+    if cause and cause ~= '' then tally_late(id, record, outcome, late, cause, objective) end
     local asked = record.next or record.rearm or not none_has_timer
     if asked and rearm(id, record) then return SETTLED.done end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
     return BY_OUTCOME[outcome](id, record, delay, text, outcome) or SETTLED.done
   end
-  if record.settled == token and outcome == 'unfit' then return SETTLED.left end
+  local is_settled = redis.call('HGET', record_key(id), 'settled') == token
+  if is_settled and outcome == 'unfit' then return SETTLED.left end
   if record.token == token and record.state == 'failed' and outcome == 'retry' then return SETTLED.over end
-  if record.settled == token or (record.token == token and FINISHED[record.state]) then return SETTLED.done end
+  if is_settled or (record.token == token and FINISHED[record.state]) then return SETTLED.done end
   return SETTLED.refused
 end
 
 -- An attempt, and its record: from ARGV[at], '<id> <token> <outcome> ...'.
 local function read_item(at)
-  local id, token, outcome, delay, rate, late, cause, objective = string.match(ARGV[at],
-    '^(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(%S*) ?(%S*)$')
-  local record = read(id, SETTLE_FIELDS)
-  return { id, token, outcome, tonumber(delay), record, rate, late, cause, objective }
+  local id, token, outcome, delay, more = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)(.*)$')
+  return { id, token, outcome, tonumber(delay), (read(id, SETTLE_FIELDS)), more }
 end
 
 -- A timer that was set while its task ran asks for another run: those of all attempts are looked for at once.

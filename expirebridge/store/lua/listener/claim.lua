@@ -56,15 +56,16 @@ local function take_first()
     if due == free then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
     most = share_of(due + claimed, running, listeners)
   end
+  local records, all_values = {}, {}
   -- For one, this would be a command more.
-  if ids[3] and most > 1 then look_ahead(ids, most) end
+  if ids[3] and most > 1 then records, all_values = look_ahead(ids, most) end
   for i = 1, #ids, 2 do
     if bytes >= max_bytes or alone then break end
     if claimed >= most then
       if reply[3] == 0 then reply[3] = SHARE end
       break
     end
-    take_if_due(ids[i], tonumber(ids[i + 1]))
+    take_if_due(ids[i], ids[i + 1], records[(i + 1) / 2], all_values[(i + 1) / 2])
     -- It stays in front: from now on `claim_known` passes over it.
     if meets_blocked then break end
   end
@@ -84,7 +85,7 @@ local function take_fresh()
     if claimed >= places or bytes >= max_bytes or alone or reply[3] ~= 0 or meets_blocked then break end
     local call = redis.pcall('HGET', record_key(ids[i]), 'call')
     if type(call) == 'string' and not limits_of(string.match(call, '^[^?]*')) then
-      take_if_due(ids[i], tonumber(ids[i + 1]))
+      take_if_due(ids[i], ids[i + 1])
     end
   end
   write_taken()

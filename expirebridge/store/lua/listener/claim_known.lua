@@ -68,11 +68,11 @@ local function has_its_share(func)
   return claimed >= share_of(waiting, running, peers[func])
 end
 
-local function take_unless_share(id, due, func)
+local function take_unless_share(id, score, func)
   if has_its_share(func) then
     reply[3] = SHARE
   else
-    take_if_due(id, due)
+    take_if_due(id, score)
   end
 end
 
@@ -84,7 +84,7 @@ local function note_stranded(id, func, record)
     .. func .. '; waits for one, for a day')
 end
 
-local function take_or_leave(id, due)
+local function take_or_leave(id, score)
   local values = redis.pcall('HMGET', record_key(id), 'call', 'unknown', 'unfit', 'state', 'key',
     'ledger')
   if values[6] and is_ledger_blocked() then
@@ -92,14 +92,14 @@ local function take_or_leave(id, due)
     return
   end
   local func = string.match(values[1] or '', '^[^?]*')
-  if func == '' then return take_if_due(id, due) end
+  if func == '' then return take_if_due(id, score) end
   local owner, unknown, refused = owner_of(func), tonumber(values[2] or nil), values[3]
   if owner == 'mine' and not (refused and string.find(refused, mine, 1, true)
     and others_can_run(func, mine, refused)) then
-    return take_unless_share(id, due, func)
+    return take_unless_share(id, score, func)
   end
   if owner == 'nobody' then
-    if unknown and now - unknown >= UNKNOWN_LIMIT then return take_if_due(id, due) end
+    if unknown and now - unknown >= UNKNOWN_LIMIT then return take_if_due(id, score) end
     if not unknown then
       note_stranded(id, func, { call = values[1], state = values[4] or 'pending', key = values[5] })
     end
@@ -124,7 +124,7 @@ local function scan(score, id, last, most)
   for i = 1, #ids, 2 do
     if looks >= stop or is_full() then return { score, id, 0, left } end
     looks = looks + 1
-    take_or_leave(ids[i], tonumber(ids[i + 1]))
+    take_or_leave(ids[i], ids[i + 1])
     -- A task that must run alone, or is more than the share, and was not taken, is met again.
     if reply[3] ~= 0 and not alone then return { score, id, 0, left } end
     score, id = ids[i + 1], ids[i]
