@@ -185,6 +185,27 @@ def test_what_is_released_keeps_its_slot(store: Store, client: redis.Redis) -> N
     assert taken(store) == ["a"]
 
 
+def test_a_claim_that_frees_a_slot_grants_it_for_the_next_claim(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, ONE_EACH)
+    make(store, "a")
+    assert taken(store) == ["a"]
+    make(store, "b")
+    assert taken(store) == []
+    end(store, "a")
+    assert holders(client, "mail.send:to=1") == ["b"]
+    client.set("b:?mail.send?[1]", "")
+    make(store, "c")
+    claimed = claim(store)
+    assert (claimed.tasks, claimed.parked) == ([], 1)
+    assert members(client, "paused") == ["b"]
+    assert holders(client, "mail.send:to=1") == members(client, "pending") == ["c"]
+    assert claimed.next_due is not None
+    assert claimed.next_due * 1000 < claimed.now_us  # so its listener claims again at once
+    assert taken(store) == ["c"]
+
+
 def test_a_slot_that_nobody_takes_goes_to_the_next_after_a_lease(
     store: Store, client: redis.Redis
 ) -> None:

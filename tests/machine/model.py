@@ -513,6 +513,8 @@ class Model:
         """Take due tasks. `order` are the pending ids as the server has them."""
         taken: list[str] = []
         is_alone, parked = False, True
+        # A slot that this claim frees is granted in its end: until then it is not free.
+        was_full = bool(self.in_lane())
         while parked and not is_alone and len(taken) < places:
             pending = [id for id in order if self.tasks[id].state is State.PENDING]
             due = [id for id in pending if self.tasks[id].look_at <= self.now]
@@ -524,7 +526,7 @@ class Model:
                 poison = task.run.lapses >= LAPSES_UNTIL_ALONE
                 if task.key in self.timers:
                     self._follow_timer(task)
-                elif self._park(task):
+                elif self._park(task, was_full=was_full):
                     parked = True
                 elif poison and (taken or not idle):
                     is_alone = True
@@ -536,10 +538,10 @@ class Model:
                         break
         return taken
 
-    def _park(self, task: Modelled) -> bool:
+    def _park(self, task: Modelled, *, was_full: bool) -> bool:
         """Let a due task wait, if it has no slot, and there is none for it."""
         is_limited = task.call.startswith(f"{LIMITED}?")
-        if not is_limited or task.has_slot or not (self.in_lane() or self.line()):
+        if not is_limited or task.has_slot or not (was_full or self.in_lane() or self.line()):
             return False
         task.run.due = task.in_line = task.look_at
         task.state = State.WAITING
