@@ -294,6 +294,8 @@ def test_a_failed_member_that_was_forgotten_is_waited_for(
     sweep(store)
     assert bridge.get("g@g0") is None
     assert counted(bridge) == (1, 1, 0, 1, 0)
+    assert bridge.purge_failed(["g@g0"]) == {Change.NOT_FOUND: 1}
+    assert counted(bridge) == (1, 1, 0, 1, 0)
     assert bridge.make_task("mail.send", delay=0, id="g@g0").outcome is Outcome.CREATED
     assert counted(bridge) == (1, 1, 0, 0, 0)
     end(store)

@@ -357,9 +357,10 @@ class GroupsMachine(RuleBasedStateMachine):
         known = sorted(self.model.members) if self.model is not None else ()
         if known:
             number = known[number % len(known)]
+        if operation == "purge":
+            self._purge(number)
+            return
         self._change(member(number), operation)
-        if operation == "purge" and self.model is not None:
-            self.model.give_up(number)
         self.observe()
 
     @precondition(lambda self: self.waited_for())
@@ -367,9 +368,14 @@ class GroupsMachine(RuleBasedStateMachine):
     def purge_failed(self, pick: int) -> None:
         """A failed member that the group waits for is given up."""
         those = self.waited_for()
-        self._change(member(those[pick % len(those)]), "purge")
-        assert self.model is not None
-        self.model.give_up(those[pick % len(those)])
+        self._purge(those[pick % len(those)])
+
+    def _purge(self, number: int) -> None:
+        """Give a failed member up. One that is forgotten is not found: it is waited for."""
+        is_there = bool(self._record(member(number)))
+        self._change(member(number), "purge")
+        if is_there and self.model is not None:
+            self.model.give_up(number)
         self.observe()
 
     def waited_for(self) -> list[int]:
