@@ -55,13 +55,18 @@ local function note_code(listeners)
       texts[i] = code
     end
   end
+  -- Most listeners run the same: each text is split once.
+  local alike = {}
   for _, text in ipairs(texts) do
-    for word in string.gmatch(text or '', '%S+') do
+    if text then alike[text] = (alike[text] or 0) + 1 end
+  end
+  for text, number in pairs(alike) do
+    for word in string.gmatch(text, '%S+') do
       if not counts[word] and (word == '?' or is_fingerprint(word)) then
         counts[word] = 0
         words[#words + 1] = word
       end
-      if counts[word] then counts[word] = counts[word] + 1 end
+      if counts[word] then counts[word] = counts[word] + number end
     end
   end
   table.sort(words)
