@@ -38,7 +38,7 @@ FUTURE = datetime(2035, 1, 1, tzinfo=UTC)
 
 def new_tasks(call: Command[Any]) -> list[NewTask]:
     """The tasks of a call to make.lua, read back from its arguments."""
-    assert call.name == "make"
+    assert call.name in {"make", "make_drawn"}
     rest: list[Any] = list(call.arguments[1:])
     tasks = []
     while rest:
@@ -577,10 +577,19 @@ def test_a_word_of_celery_is_refused_with_ours(word: str, ours: str) -> None:
         first_call(OPERATIONS.make_tasks([{"func": "a.b", "delay": 1}, {"func": "a.b", word: 60}]))
 
 
-def test_every_task_is_sent_with_a_nonce_of_its_call() -> None:
-    items = [{"func": "mail.send", "delay": 60} for _ in range(CHUNK_TASKS + 1)]
+def test_every_task_of_a_given_id_is_sent_with_a_nonce_of_its_call() -> None:
+    items = [{"func": "mail.send", "delay": 60, "id": f"{n}"} for n in range(CHUNK_TASKS + 1)]
     calls, _ = run(OPERATIONS.make_tasks(items))
     assert len({call.arguments[0] for call in calls}) == 2
+
+
+@pytest.mark.parametrize(("ids", "script"), [([None] * 2, "make_drawn"), ([None, "a"], "make")])
+def test_the_short_script_makes_only_tasks_whose_ids_were_drawn(
+    ids: list[str | None], script: str
+) -> None:
+    items = [{"func": "mail.send", "delay": 60, "id": id} for id in ids]
+    [call], _ = run(OPERATIONS.make_tasks(items))
+    assert call.name == script
 
 
 def test_no_tasks_send_nothing() -> None:

@@ -103,9 +103,11 @@ def make(
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, fail_fast, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
+    if all(map(_IS_DRAWN, tasks)):
+        # Their ids are enough to recognize a resend.
+        return script("make_drawn", "", *items, read=_read_replies, route=route, batching=batching)
     return script(
-        "make", new_nonce(), *items,
-        read=_read_replies, route=route, batching=batching,
+        "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
     )  # fmt: skip
 
 
@@ -114,6 +116,7 @@ _ROW = 3
 
 
 _ID_OF_NEW = attrgetter("id")
+_IS_DRAWN = attrgetter("drawn")
 
 
 def _read_replies(reply: list[Any]) -> list[MakeReply]:

@@ -6,7 +6,7 @@
 -- returns  how many are subscribed to the doorbell, and to key events
 
 -- include format
--- include doorbell
+-- include ring
 
 local database = string.match(ARGV[1], '^%d+')
 local events = '__keyevent@' .. database .. '__:expired'

@@ -9,12 +9,14 @@ local function mark_format()
   if written then return end
   local used = {}
   if partitions > 1 then used[#used + 1] = 'partitions' end
-  local series = redis.pcall('ZCARD', series_set())
+  local series = redis.pcall('ZCARD', own_key('series'))
   if type(series) == 'number' and series > 0 then used[#used + 1] = 'series' end
-  if type(redis.pcall('HGET', ledger_key(), 'nonce')) == 'string' then used[#used + 1] = 'ledger' end
-  local known_groups = redis.pcall('ZCARD', state_set('groups'))
+  if type(redis.pcall('HGET', own_key('ledger'), 'nonce')) == 'string' then used[#used + 1] = 'ledger' end
+  local known_groups = redis.pcall('ZCARD', own_key('groups'))
   if type(known_groups) == 'number' and known_groups > 0 then used[#used + 1] = 'groups' end
-  if redis.call('EXISTS', limits_key(), lanes_key(), held_key(), holds_key()) > 0 then used[#used + 1] = 'limits' end
+  if redis.call('EXISTS', own_key('limits'), own_key('lanes'), own_key('held'), own_key('holds')) > 0 then
+    used[#used + 1] = 'limits'
+  end
   redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', partitions)
   if used[1] then
     features = table.concat(used, ' ')

@@ -1,12 +1,12 @@
 -- include names
 -- include clock
 -- include records
--- include state_sets
 -- include lanes
 -- include limits
 -- include holds
 -- include format
 -- include ledger
+-- include ring
 
 -- Grants free slots to the tasks that wait for them.
 

@@ -6,6 +6,7 @@
 -- include limits
 -- include holds
 -- include format
+-- include ring
 
 -- The sweep's part in limits: grants that nobody took, waits that are too long, and places that are wrong.
 

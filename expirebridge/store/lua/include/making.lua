@@ -5,6 +5,7 @@
 -- include state_sets
 -- include history
 -- include doorbell
+-- include drawn
 -- include new_tasks
 -- include rearm
 -- include changes
@@ -16,22 +17,19 @@
 -- it since the task was made, or ran. The record's `first` is the time of that call.
 --
 -- `window`, for 'keep', also keeps a finished task whose latest run began less than so many ms ago.
---
--- An id drawn at random can only exist because this very call was sent before.
 
-local MADE = { created = 1, kept = 2, exists = 3, replaced = 4, extended = 5, differs = 6, no_group = 7, closed = 8 }
+local MADE = { created = MADE_CREATED, kept = 2, exists = 3, replaced = 4, extended = 5, differs = 6, no_group = 7,
+  closed = 8 }
 
+-- As `read_request`, with the values that are not for the record; a name that is there twice has its last value.
 local function read_new(at)
-  local item = { drawn = ARGV[at + 1] == '1', if_exists = ARGV[at + 2], call = ARGV[at + 3],
-    fields = {} }
-  local ms, count = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
-  item.due = ARGV[at + 4] == 'in' and now + ms or ms
-  for i = at + 7, at + 6 + 2 * count, 2 do put_value(item.fields, ARGV[i], ARGV[i + 1]) end
-  item.args = value_of(item.fields, 'args')
-  item.key = value_of(item.fields, 'key')
-  item.max_wait = take_value(item.fields, 'max_wait')
-  item.window = take_value(item.fields, 'window')
-  return ARGV[at], item, at + 7 + 2 * count
+  local id, item, after = read_request(at)
+  local fields = {}
+  for i = 1, #item.fields, 2 do put_value(fields, item.fields[i], item.fields[i + 1]) end
+  item.fields, item.args, item.key = fields, value_of(fields, 'args'), value_of(fields, 'key')
+  item.max_wait = take_value(fields, 'max_wait')
+  item.window = take_value(fields, 'window')
+  return id, item, after
 end
 
 local function create_task(id, item, old)
@@ -117,15 +115,13 @@ local function ran_within(window, old)
   return window and old.started and now < old.started + window
 end
 
--- Makes a task, whether it has a group or not. A resend is told by its nonce, or by the id, if that was drawn for its call.
+-- Makes a task, whether it has a group or not. A resend is told by its nonce, unless the id was
+-- drawn for its call.
 local function make_uncounted(id, item, nonce)
-  -- No task has an id that was drawn just now, and one field shows that: `read` reads eleven.
-  if item.drawn and not redis.pcall('HGET', record_key(id), 'call') then
-    return MADE.created, create_task(id, item)
-  end
+  if item.drawn then return make_drawn(id, item) end
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
     'started' })
-  local before = answered(old, nonce) or (old and item.drawn and MADE.created)
+  local before = answered(old, nonce)
   if before then return answer_again(id, before, old) end
   if old and old.ledger and (FINISHED[old.state] or item.if_exists == 'replace') then
     -- Its row outlives the record, and has no trace of this call.
@@ -134,9 +130,9 @@ local function make_uncounted(id, item, nonce)
   if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then
     limit_put_off(item)
     local due, state, task = create_task(id, item, old)
-    if not item.drawn then remember(id, old, nonce, MADE.created) end
+    remember(id, old, nonce, MADE.created)
     -- There may be a task of this id where it is moved to.
-    if moving and not item.drawn then redis.call('HSET', record_key(id), 'asked', item.if_exists) end
+    if moving then redis.call('HSET', record_key(id), 'asked', item.if_exists) end
     return MADE.created, due, state, task
   end
   local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)

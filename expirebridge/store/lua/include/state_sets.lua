@@ -4,6 +4,7 @@
 -- include lanes
 -- include groups
 -- include format
+-- include ring
 
 -- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
 -- succeeded, and what became of the latest that began.
@@ -15,9 +16,6 @@ local function note_end_of_tick(id, state)
   if state == 'succeeded' then fields[#fields + 1], fields[#fields + 2] = 'succeeded', now end
   if fields[1] then redis.call('HSET', series_key(series), unpack(fields)) end
 end
-
--- The earliest due time that this script has put into `pending`.
-local soonest = math.huge
 
 -- Moves an id from the set of its state to that of another, and sets `fields`, names and values, which
 -- are for states other than `pending`. Lua does not roll back, so the destination is written first and

@@ -23,6 +23,7 @@
 -- include clock
 -- include features
 -- include records
+-- include ring
 -- include doorbell
 -- include ledger
 -- include relay_end

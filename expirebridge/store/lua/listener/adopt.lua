@@ -23,6 +23,7 @@
 -- include state_sets
 -- include history
 -- include timer_edits
+-- include ring
 -- include doorbell
 -- include ledger
 -- include lanes

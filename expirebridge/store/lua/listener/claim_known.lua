@@ -24,7 +24,7 @@
 -- include state_sets
 -- include timer_edits
 -- include fleet
--- include doorbell
+-- include ring
 -- include claims
 -- include grants
 -- include admission

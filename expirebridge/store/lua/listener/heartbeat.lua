@@ -25,7 +25,7 @@
 -- include features
 -- include records
 -- include fleet
--- include doorbell
+-- include ring
 -- include limits
 
 local me, lease, code = ARGV[2], tonumber(ARGV[3]), ARGV[4]

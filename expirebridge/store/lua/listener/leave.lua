@@ -9,7 +9,7 @@
 -- include names
 -- include format
 -- include fleet
--- include doorbell
+-- include ring
 
 redis.call('ZREM', listeners_key, ARGV[2])
 forget_codes({ ARGV[2] })

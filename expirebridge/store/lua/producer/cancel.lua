@@ -7,6 +7,7 @@
 --
 -- The reply to a heartbeat names cancelled tasks to their listener; the doorbell speeds that up.
 
+-- include ring
 -- include doorbell
 -- include cancelling
 

@@ -8,6 +8,7 @@
 -- include names
 -- include format
 -- include state_sets
+-- include ring
 -- include doorbell
 -- include changes
 -- include cancelling

@@ -13,26 +13,10 @@
 --          for, but the task has another function or other arguments), 7 no group of that name, 8 the
 --          group takes no more members
 
--- include names
--- include clock
 -- include features
 -- include doorbell
 -- include making
+-- include drawn
 
 mark_format()
-return ring_after(function()
-  local reply, at = { now }, 3
-  while at <= #ARGV do
-    local id, item, after = read_new(at)
-    local code, due, state, task = make_one(id, item, ARGV[2])
-    local rest = false
-    if code ~= MADE.created or state ~= 'pending' or task.args then
-      rest = { code, task.call, state, task.args or false }
-    end
-    reply[#reply + 1] = due
-    reply[#reply + 1] = trigger_key(id, task)
-    reply[#reply + 1] = rest
-    at = after
-  end
-  return reply
-end)
+return ring_after(function() return make_each(read_new, make_one) end)

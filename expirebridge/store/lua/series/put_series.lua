@@ -16,6 +16,7 @@
 -- include names
 -- include clock
 -- include features
+-- include ring
 -- include doorbell
 -- include series
 

@@ -10,6 +10,7 @@
 -- include names
 -- include format
 -- include clock
+-- include ring
 -- include doorbell
 -- include series
 
