@@ -791,8 +791,9 @@ def test_a_script_that_is_interrupted_leaves_no_slot_too_few(
 ) -> None:
     declare(store, [FAIR[0], ("l all", b'{"most":2,"fair":true}')])
     make_of(store, "x", "a", "b", "c")
-    make_of(store, "y", "d")
     assert taken(store) == ["a", "b"]
+    make_of(store, "y", "d")
+    assert taken(store) == []
     client.set(PREFIX + "grants", "what")
     with pytest.raises(ScriptFailed):
         end(store, "a", "b")
