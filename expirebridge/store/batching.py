@@ -146,6 +146,11 @@ class RequestBatcher:
         """Send a request, perhaps in a batch, and wait for its reply. Raises a RedisError."""
         if os.getpid() != self._pid:  # another thread may have been sending at the fork
             self._reset()
+        if not self._queue and self._sending.acquire(blocking=False):
+            try:
+                return self._execute(*request.command)
+            finally:
+                self._let_next_send()
         queued = _ThreadRequest(request)
         self._queue.append(queued)
         try:
@@ -168,9 +173,12 @@ class RequestBatcher:
             if batch:
                 self._send_batch(batch)
         finally:
-            self._sending.release()
-            with contextlib.suppress(IndexError):  # another thread may have taken it
-                self._queue[0].wake()
+            self._let_next_send()
+
+    def _let_next_send(self) -> None:
+        self._sending.release()
+        with contextlib.suppress(IndexError):  # there is none, or another thread has taken it
+            self._queue[0].wake()
 
     def _send_batch(self, batch: Sequence[_ThreadRequest]) -> None:
         try:
