@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import string
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -29,9 +28,6 @@ CHUNK_TASKS = call.CHUNK_TASKS
 
 LONGEST_WINDOW = Settings.keep_succeeded
 """How many seconds a succeeded task is kept, with the default settings of listeners."""
-
-_LETTERS = ((string.ascii_letters + string.digits) * 5)[:256].encode()
-"""The letter or digit of a random id for each byte."""
 
 _IF_EXISTS = get_args(IfExists)
 _OF_CELERY = {
@@ -98,8 +94,8 @@ def is_private(func: Func, private: object = False) -> bool:
 
 
 def random_id() -> str:
-    """Return a unique id: 16 letters and digits, about 95 random bits."""
-    return os.urandom(16).translate(_LETTERS).decode()
+    """Return a unique id: 128 random bits."""
+    return os.urandom(16).hex()
 
 
 def with_available_id(

@@ -1,6 +1,5 @@
 """The functions for clients in other languages, on each server; on Redis 6.2 the scripts."""
 
-import re
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
@@ -81,12 +80,6 @@ def test_what_a_function_makes_is_what_a_bridge_makes(
         assert [float(delay) for delay in orjson.loads(record.pop(b"retry"))] == [15, 60]
     assert records[0] == records[1]
     assert {task.id for task in bridge.list(tag="y").tasks} == {"a", "b"}
-
-
-def test_without_an_id_a_random_one_is_drawn(ask: Ask) -> None:
-    ids = {ask("make", "f.g", "[]", 60_000)[1] for _ in range(100)}
-    assert len(ids) == 100
-    assert all(re.fullmatch(r"[A-Za-z0-9]{16}", id) for id in ids)
 
 
 def test_a_throttle_keeps_what_has_run_within_its_window(

@@ -181,17 +181,12 @@ local function check_retry(retry)
 end
 
 local drawn = 0
-local LETTERS = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'
 
--- A unique id, of this partition: 16 letters and digits. The time stands still during a transaction.
+-- A unique id, of this partition. The time stands still during a transaction.
 local function draw_id()
   local time = redis.call('TIME')
   drawn = drawn + 1
-  local digest = redis.sha1hex(time[1] .. '.' .. time[2] .. ':' .. drawn)
-  local id = string.gsub(string.sub(digest, 1, 32), '%x%x', function(byte)
-    local at = tonumber(byte, 16) % #LETTERS + 1
-    return string.sub(LETTERS, at, at)
-  end)
+  local id = string.sub(redis.sha1hex(time[1] .. '.' .. time[2] .. ':' .. drawn), 1, 32)
   return partitions > 1 and tag .. '@' .. id or id
 end
 
