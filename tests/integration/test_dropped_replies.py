@@ -342,7 +342,7 @@ async def test_a_task_with_a_drawn_id_is_made_once(
     ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, delay: float
 ) -> None:
     runs: list[int] = []
-    proxy.cut_reply_of("make", then=lambda: runs.append(run_all(store)))
+    proxy.cut_reply_of("make_drawn", then=lambda: runs.append(run_all(store)))
     task = await ask("make_task", "mail.send", [42], delay)
     assert task.outcome is Outcome.CREATED
     assert client.keys("expirebridge:task:*") == [f"expirebridge:task:{task.id}".encode()]
@@ -402,10 +402,11 @@ async def test_many_tasks_are_made_once_each(ask: Ask, proxy: Proxy, client: red
     items[540] |= {"id": "taken-2", "if_exists": "keep"}
     for id in ("taken", "taken-2"):
         await ask("make_task", "a.b", [], HOUR, id=id)
-    for n in (0, 500, 1099):  # one of each chunk
-        proxy.cut_reply_of("make", holding=b"?a.b?[%d]" % n)
+    for n in (0, 541, 1099):  # one of each kind of chunk
+        script = "make_drawn" if n == 1099 else "make"
+        proxy.cut_reply_of(script, holding=b"?a.b?[%d]" % n)
     made = await ask("make_tasks", items)
-    assert proxy.cuts == {"make": 3}
+    assert proxy.cuts == {"make": 2, "make_drawn": 1}
     outcomes = [task.outcome for task in made]
     assert (outcomes.pop(540), outcomes.pop(20)) == (Outcome.KEPT, Outcome.REJECTED)
     assert set(outcomes) == {Outcome.CREATED}
@@ -1113,6 +1114,7 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
 
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()} | {
+        "make_drawn",
         "purge",
         "note_action",
         "note_durations",
