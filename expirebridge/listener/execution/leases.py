@@ -94,11 +94,6 @@ class Leases:
         """The fingerprint of the code that this listener runs."""
         return self._code.fingerprint.digest
 
-    @property
-    def have_limits(self) -> bool:
-        """True if handlers of this listener have limits."""
-        return bool(self._code.limits.fingerprint)
-
     def __len__(self) -> int:
         return len(self._held)
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import math
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,9 +25,6 @@ ROLE = "recording outcomes"
 BATCH = 100
 MOST_ENDED = 500
 """Most attempts of a partition that ended and are not recorded yet; they take no places."""
-GATHERING, FEW = 0.005, 10
-"""Seconds from one batch to the next, if fewer outcomes wait than that: one alone costs the server
-three times as much as one of ten. The first one after a pause is recorded at once."""
 RETRY_PAUSE = 0.2
 
 T = TypeVar("T")
@@ -66,8 +61,6 @@ class Settler:
         self._hear_end = hear_end
         """Notifies the relay of the ledger, if there is one."""
         self._waiting: asyncio.Queue[FinishedAttempt] = asyncio.Queue()
-        self._sent = -math.inf
-        """Time at which the latest batch was sent (monotonic)."""
         self._is_awaited = False
         """True if the claimer waits for outcomes to be recorded."""
         self.claims = True
@@ -108,17 +101,9 @@ class Settler:
 
     async def _next_batch(self) -> list[FinishedAttempt]:
         batch = [await self._waiting.get()]
-        rest = self._sent + GATHERING - time.monotonic()
-        if rest > 0 and self._waiting.qsize() < FEW and not self._is_waited_for(batch[0]):
-            await asyncio.sleep(rest)
-        self._sent = time.monotonic()
         while len(batch) < BATCH and not self._waiting.empty():
             batch.append(self._waiting.get_nowait())
         return batch
-
-    def _is_waited_for(self, item: FinishedAttempt) -> bool:
-        """True if another task may start once this outcome is recorded."""
-        return self._leases.have_limits or item.outcome.settlement.then is not None
 
     async def _settle(self, batch: list[FinishedAttempt]) -> None:
         plain, followed = list[FinishedAttempt](), list[FinishedAttempt]()
