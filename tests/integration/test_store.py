@@ -1,5 +1,6 @@
 """Each script, called as the listener and the producers call it."""
 
+import hashlib
 import time
 from typing import Any
 
@@ -420,6 +421,48 @@ def test_a_timer_set_while_the_handler_ran_arms_the_task_again(
     assert (task.state, task.attempt, task.error) == (State.PENDING, 0, None)
     assert claim(store).tasks == []
     assert settle(store, settlement) == [Settled.DONE]
+
+
+OTHER = "a:?mail.send?[2]"
+"""A key with the id of the task `a`, which has another name."""
+
+
+def run_foreign(store: Store, client: redis.Redis) -> str:
+    """Run a task whose key is OTHER, while `a` has another one; returns its id."""
+    client.set(OTHER, "", px=60_000)
+    heard = reconciling.KeyEvent(
+        OTHER.encode(), "a", b"mail.send?[2]", reconciling.EventKind.LIVE
+    )  # fmt: skip
+    assert store.run(reconciling.adopt([heard], Settings())) == [reconciling.Adoption.ADOPTED]
+    id = hashlib.sha1(OTHER.encode(), usedforsecurity=False).hexdigest()
+    store.run(producing.run_now(id))
+    assert [task.id for task in claim(store).tasks] == [id]
+    return id
+
+
+def test_a_task_that_ends_with_others_sets_no_key_that_one_of_them_took_over(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(producing.make([new("a")]))
+    claim(store, "u")
+    id = run_foreign(store, client)
+    changed = new("a", 300_000, call=b"mail.send?[2]", if_exists="replace")
+    store.run(producing.make([changed]))
+    settle(store, Settlement("a", "u", "succeeded"), Settlement(id, "t", "retry", 60))
+    assert client.pttl(OTHER) > 299_000
+    assert 59_000 < client.pttl(f"{id}:?mail.send?[2]") <= 60_000
+
+
+def test_a_task_whose_follow_up_takes_its_key_over_is_not_run_again(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(producing.make([new("a", 60_000)]))
+    id = run_foreign(store, client)
+    store.run(producing.cancel(["a"], keep=60))
+    then = new("a", 60_000, call=b"mail.send?[2]")
+    store.run(claiming.settle_then([Settlement(id, "t", "succeeded", then=then)], Settings()))
+    assert state_of(store, "a") is State.PENDING
+    assert state_of(store, id) is State.SUCCEEDED
 
 
 # Cancelling and rescheduling

@@ -149,6 +149,8 @@ local function settle(item, text, none_has_timer)
   local id, token, outcome, delay, record, more = unpack(item, 1, 6)
   if not record then return SETTLED.refused end
   if is_claimed(record, token) then
+    -- Since it was read, a task that this script has made may have taken over a key that is another's by its name.
+    if record.key then record.key = redis.call('HGET', record_key(id), 'key') or nil end
     local rate, late, cause, objective
     if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)$') end
     if outcome == 'busy' then
