@@ -54,6 +54,8 @@ class Member:
     """`open`, `waited for` (it failed, and is to run again), or the state in which it ended."""
     failed: bool = False
     """Whether it was in the state `failed` after the last step."""
+    places: list[State] = field(default_factory=list)
+    """The sets in which it was then: two, if its record was lost and it was made once more."""
 
 
 @dataclass
@@ -87,9 +89,11 @@ class Model:
     def observe(self, found: "Found") -> None:
         """Let members be what their tasks are; the group follows."""
         for number, one in self.members.items():
-            state = found.state(member(number))
+            state, places = found.state(member(number)), one.places
+            one.places = found.places(member(number))
             if state is None:
-                if one.counts_as == "open" and not found.places(member(number)):
+                # That its record is lost was noticed in a place of it, which is gone then.
+                if one.counts_as == "open" and one.places != places:
                     one.counts_as = "cancelled"
                 continue
             if state == State.FAILED and not one.failed:
