@@ -32,10 +32,8 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
-        self._least = float("-inf")
-        """The least that it can be: the server wrote its time before we read it."""
         self._error = float("inf")
-        self._taken = self._learned = time.monotonic()
+        self._taken = time.monotonic()
         self.jump: tuple[float, float] | None = None
         """The latest time that it passed over, from and to, if there was one."""
 
@@ -49,9 +47,6 @@ class ServerClock:
             self.jump = (received + self._offset, received + offset)
         if error <= expected or jumped:
             self._offset, self._error, self._taken = offset, error, received
-        known = self._least - _DRIFT * (received - self._learned)
-        self._least = offset - error if jumped else max(offset - error, known)
-        self._learned = received
 
     def now(self) -> float:
         """The server's time, in seconds since 1970."""
@@ -64,10 +59,6 @@ class ServerClock:
     def seconds_until(self, due_ms: int) -> float:
         """Seconds from now until that millisecond begins on the server; negative if it has."""
         return due_ms / 1000 - self.now()
-
-    def seconds_until_certain(self, due_ms: int) -> float:
-        """Seconds from now until that millisecond has begun on the server, for certain."""
-        return due_ms / 1000 - time.monotonic() - self._least
 
 
 # The election of the listeners that subscribe to the key events of a server.

@@ -13,6 +13,7 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import Claimed, End, Gap, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
+from expirebridge.listener.partition.due_timer import LeadTime
 from expirebridge.listener.server import subscriber
 from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.session import ServerClock
@@ -39,11 +40,20 @@ async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
     assert min(lateness for _, lateness in started) >= 0
 
 
+class FarAhead(LeadTime):
+    """Always a twentieth of a second: each claim comes too early."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.05
+
+    def learn(self, delay: float) -> None: ...
+
+
 async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
     url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server's clock decides, however far ahead the listener asks."""
-    monkeypatch.setattr(due_timer, "AHEAD", 0.05)
+    monkeypatch.setattr(due_timer, "LeadTime", FarAhead)
     witness = Witness()
 
     async def note() -> None: ...

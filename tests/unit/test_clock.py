@@ -13,7 +13,7 @@ from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.lateness import Hindrances, LoopPulse
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.backlog import BacklogScan
-from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.due_timer import DueTimer, LeadTime
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
@@ -132,11 +132,22 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
                 await asyncio.wait_for(wakeup.wait(), 0.2)
 
 
+class LongLead(LeadTime):
+    """Always the same: a fifth of a second."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.2
+        self.delays: list[float] = []
+
+    def learn(self, delay: float) -> None:
+        self.delays.append(delay)
+
+
 async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wakeup = Wakeup()
-    monkeypatch.setattr(due_timer, "AHEAD", 0.2)
+    lead, wakeup = LongLead(), Wakeup()
+    monkeypatch.setattr(due_timer, "LeadTime", lambda: lead)
     alarm = clock_for(wakeup)
     due = ms_from_now(0.5)
     alarm.plan(due, now_us=0, count=0)
@@ -144,6 +155,22 @@ async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
         await wakeup.wait()
         assert 0 < due / 1000 - time.time() <= 0.2
         alarm.notice_claim()
-        alarm.plan(due, now_us=int(time.time() * 1e6), count=0)
+        now = time.time()
+        alarm.plan(due, now_us=int(now * 1e6), count=0)
         await wakeup.wait()
     assert time.time() >= due / 1000
+    assert lead.delays == [pytest.approx(now - due / 1000, abs=0.001)]
+
+
+async def test_a_claim_for_which_there_was_no_time_to_ring_ahead_teaches_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lead, wakeup = LongLead(), Wakeup()
+    monkeypatch.setattr(due_timer, "LeadTime", lambda: lead)
+    alarm = clock_for(wakeup)
+    alarm.plan(ms_from_now(0.1), now_us=0, count=0)
+    async with ringing(alarm):
+        await wakeup.wait()
+        alarm.notice_claim()
+        alarm.plan(None, now_us=int(time.time() * 1e6), count=1)
+    assert lead.delays == []

@@ -46,8 +46,6 @@ logger = logging.getLogger("expirebridge")
 CANCEL_LIMIT = 5.0
 """Seconds that a cancelled handler has to end."""
 STOPS = "its listener stopped"
-LONGEST_HOLD = 0.004
-"""Seconds for which a task that is not due yet is held: no claim takes it earlier."""
 
 
 class Executor:
@@ -136,9 +134,6 @@ class Executor:
     async def _run(self, attempt: Attempt) -> None:
         """Take all steps of an attempt, and end it."""
         try:
-            clock = attempt.consumer.session.server_clock
-            if (early := clock.seconds_until_certain(attempt.claimed.due)) > 0:
-                await asyncio.sleep(min(early, LONGEST_HOLD))
             self._check(attempt)
             outcome = None
             if (row_check := attempt.row_check) is not None:

@@ -12,9 +12,34 @@ from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.store.commands import claiming
 
-AHEAD = 0.003
-"""Seconds before a task is due at which the claimer is woken. The server gives out what is due in
-four milliseconds; the fourth is for clocks that differ."""
+# The lead time: a claim is sent before a task is due, so that it arrives when the task is due.
+
+LONGEST = 0.002
+"""Seconds, at most."""
+GROWTH, LOSS = 1 / 16, 1 / 4
+"""How much of a delay the next claim makes up for, and how much of the lead one takes away that
+came too early. So about one in ten comes too early."""
+
+
+class LeadTime:
+    """Estimate of the time from the end of a sleep until a claim reaches the server.
+
+    In it, this process wakes up, writes the claim and sends it, and the server reads it.
+
+    It decides nothing. A claim that comes too early finds nothing, and is repeated.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def learn(self, delay: float) -> None:
+        """Take a sample: a claim came so many seconds after a task was due; before, if negative."""
+        if delay < 0:
+            self.seconds -= self.seconds * LOSS
+        else:
+            self.seconds = min(self.seconds + min(delay, LONGEST) * GROWTH, LONGEST)
+
+
 LONGEST_SLEEP = 1.0
 """Seconds after which it looks in any case: doorbells may be lost, and edits unheard."""
 FIRST_BACKOFF = 0.001
@@ -25,7 +50,7 @@ RUNG = Rung(source=Source.CLOCK)
 
 
 class DueTimer:
-    """Wakes the claimer a moment before the earliest known due time.
+    """Wakes the claimer at the earliest known due time, less the lead time.
 
     Of several listeners each waits a millisecond for each one whose turn is before its own, up to
     four, so that they do not all ask for the same task; a claim that came back empty although a
@@ -55,21 +80,29 @@ class DueTimer:
         """The earliest that was heard of since the latest claim was sent."""
         self._changed = asyncio.Event()
         self._backoff = 0.0
-        self._ahead = 0.0
-        """Seconds before the due time at which it wakes the claimer. If there is no time for that,
-        such as after a claim that found the task too early: when it is due."""
+        self._lead = LeadTime()
+        self._ahead: float | None = None
+        """Seconds before the due time at which it wakes the claimer. None: there is no time for
+        that, such as after a claim that came too early; then it does when the task is due."""
+        self._aim: float | None = None
+        """Time by the server's clock at which the next claim should reach the server."""
+        self._sent_aim: float | None = None
+        """The same of the latest claim that was sent."""
         self.behind = False
         """True if the latest claim left due tasks."""
 
     def notice_claim(self) -> None:
         """Prepare for a claim that is sent now: its reply may miss later announcements."""
         self._heard = None
+        self._sent_aim, self._aim = self._aim, None
 
     def plan(self, next_due: int | None, *, now_us: int, count: int, shared: bool = False) -> None:
         """Plan by the reply to a claim: the next due time in ms, the server's time in
         microseconds, and how many tasks it took. If it left what is due to others, `shared`, the
         claimer asks for that again.
         """
+        if self._sent_aim is not None:
+            self._lead.learn(now_us / 1e6 - self._sent_aim)
         self.behind = next_due is not None and next_due * 1000 <= now_us
         if shared:
             next_due = None
@@ -101,6 +134,8 @@ class DueTimer:
             turn = max(_seconds(self._fair_share.turn), first_turn)
             if turn > first_turn and await self._changes_within(turn - first_turn):
                 continue
+            if self._next_due is not None and self._ahead is not None:
+                self._aim = self._next_due / 1000 + turn
             # What was known is answered now; the claim's reply says what comes next.
             self._next_due = None
             self._hooks.emit(RUNG)
@@ -119,7 +154,7 @@ class DueTimer:
         due = self._next_due
         if due is None:
             return False
-        return self._consumer.session.server_clock.seconds_until(due) <= self._ahead
+        return self._consumer.session.server_clock.seconds_until(due) <= (self._ahead or 0.0)
 
     async def _finds_due(self) -> bool:
         """Look, which costs the server less than a claim; returns True if something is due."""
@@ -146,8 +181,8 @@ class DueTimer:
         if self._next_due is None:
             return LONGEST_SLEEP
         left = self._consumer.session.server_clock.seconds_until(self._next_due)
-        self._ahead = AHEAD if left > AHEAD else 0.0
-        return min(max(left - self._ahead, self._backoff, 0.0), LONGEST_SLEEP)
+        self._ahead = self._lead.seconds if left > self._lead.seconds else None
+        return min(max(left - (self._ahead or 0.0), self._backoff, 0.0), LONGEST_SLEEP)
 
 
 def _seconds(turn: int) -> float:

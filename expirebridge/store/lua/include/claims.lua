@@ -33,9 +33,6 @@ local token, lease, places, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARG
 local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
 local declaration, listeners, held = ARGV[9], tonumber(ARGV[11]), tonumber(ARGV[12])
 
--- What is due up to then, in ms, is taken: claim.lua takes what will be due in a moment.
-local horizon = now
-
 -- After this many lapses a task may be what kills its listeners: it is claimed alone, so no other dies with it.
 local LAPSES_UNTIL_ALONE = 2
 -- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`: see store/task_records.py.
@@ -94,9 +91,6 @@ local function look_ahead(ids, most)
   return records, all_values
 end
 
--- The later of two times in ms, both as text.
-local function later_of(one, other) return #one == #other and one > other and one or other end
-
 -- Writes the taken tasks, the destination first and the source last, as `move` does for one.
 local function write_taken()
   if uses_limits then write_admitted() end
@@ -107,7 +101,7 @@ local function write_taken()
     local task = taken[i]
     ids[i], keys[i], places[2 * i - 1], places[2 * i] = task[1], task[2], lease_ends, task[1]
   end
-  -- Before it is due, and in that millisecond, a key exists: putting it off now would seem to succeed.
+  -- In its due millisecond a key still exists: putting it off now would seem to succeed.
   if not none_has_timer then redis.call('DEL', unpack(keys)) end
   redis.call('ZADD', state_set('running'), unpack(places))
   for i = 1, #taken do
@@ -115,7 +109,7 @@ local function write_taken()
     local slots = task[5]
     if slots == '' then redis.call('HDEL', record_key(task[1]), 'slots') end
     redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
-      'due', task[4], 'started', later_of(task[4], started), unpack(slots and slots ~= '' and { 'slots', slots } or NO_LANES))
+      'due', task[4], 'started', started, unpack(slots and slots ~= '' and { 'slots', slots } or NO_LANES))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
   taken = {}
@@ -147,7 +141,6 @@ local has_slots = uses_limits and function(id, record, due)
   if not lane then
     local limits = limits_of(func)
     if not limits then return NO_LANES, NO_LANES end
-    if due > now then return nil end -- a slot, or a start of a rate, is taken when it is due
     local lanes, tenants = lanes_of(limits, record)
     -- What is behind others that it has not looked at may be behind one of its own lane, unless it has its slot.
     local first = not from_front and limit_of(lanes[1])
@@ -186,10 +179,7 @@ local function take_if_due(id, score, record, values)
   end
   if repair_place(id, record, 'pending', keep_failed) then return end
   local timer = not none_has_timer and read_timer(id, record)
-  if timer then
-    if timer == 'none' or timer > horizon then return follow_timer(id, record) end
-    score = string.format('%.0f', timer)
-  end
+  if timer then return follow_timer(id, record) end
   if record.ledger and is_ledger_blocked() then
     meets_blocked = true
     return

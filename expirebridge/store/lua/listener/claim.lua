@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Claims due tasks for a listener, and those due in a moment: the one step that decides who runs what, and when.
+-- Claims due tasks for a listener: the one step that decides who runs what, and that it is time.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 places (most tasks to
@@ -44,21 +44,16 @@ if claimed == 0 and ARGV[10] ~= '' and fleet_code and fleet_code ~= ARGV[10] the
 end
 local running = listeners and redis.call('ZCARD', state_set('running'))
 
--- What is due in so many ms is taken, too, and its listener starts it when it is due: so it need not wait for this
--- script and its reply then.
-local AHEAD = 4
-horizon = now + AHEAD
-
 -- Looks at the first due tasks, and takes them. True if it is worth while to look again: it has places left, since
 -- tasks were made to wait.
 local function take_first()
   local before, free = parked, places - claimed
-  local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', horizon, 'WITHSCORES', 'LIMIT', 0, free)
+  local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, free)
   local most = places
   -- A listener that runs nothing may take one in any case.
   if held and ids[1] and (ids[3] or held > 0) then
     local due = #ids / 2
-    if due == free then due = redis.call('ZCOUNT', state_set('pending'), '-inf', horizon) end
+    if due == free then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
     most = share_of(due + claimed, running, listeners)
   end
   local records, all_values = {}, {}
