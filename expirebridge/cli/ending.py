@@ -12,6 +12,8 @@ import signal
 import sys
 
 FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK, ILL = 1, 2, 3, 4, 5
+INTERRUPTED = 130
+"""By Ctrl-C, as shells say it."""
 
 
 def ends_at_ctrl_c() -> None:

@@ -5,6 +5,7 @@ options. So the process that has read those of `listen` is replaced by one with 
 line, which finds them in its environment.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from expirebridge.cli.ending import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, end, leave
+from expirebridge.cli.ending import BAD_INPUT, FAULT, INTERRUPTED, NOT_POSSIBLE, STUCK, end, leave
 from expirebridge.errors import (
     ExpirebridgeError,
     GroupNotFound,
@@ -23,7 +24,8 @@ from expirebridge.errors import (
 )
 
 _OPTIONS = "EXPIREBRIDGE_LISTEN"
-"""The environment variable with the options of `listen`, as JSON, that another process has read."""
+"""The environment variable with the number of a process, and, once it has read them, the options of
+`listen` as JSON. That of another process was inherited, and does not count."""
 
 
 def run(words: list[str] | None = None, *, name: str | None = None) -> None:
@@ -33,12 +35,14 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
     """
     if logging.lastResort is not None:  # what commands print that set up no log
         logging.lastResort.setFormatter(logging.Formatter("expirebridge: %(message)s"))
-    options = os.environ.pop(_OPTIONS, None)
+    own, told = f"{os.getpid()} ", os.environ.pop(_OPTIONS, "")
+    if words is None and not told.startswith(own) and sys.argv[0] != "-":  # stdin is not read twice
+        os.environ[_OPTIONS] = own
     try:
-        if options is not None:
+        if told.startswith(own):
             from expirebridge.cli import listening  # noqa: PLC0415 - no other command needs it
 
-            leave(listening.listen(**json.loads(options)))
+            leave(listening.listen(**json.loads(told.removeprefix(own))))
         from expirebridge.cli import application  # noqa: PLC0415 - a listener does not need it
 
         application.call(sys.argv[1:] if words is None else words, name=name)
@@ -54,18 +58,25 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
         end(error, FAULT)
     except BrokenPipeError:
         end(None, 0)
+    except KeyboardInterrupt:
+        leave(INTERRUPTED)
     except SystemExit as exit:
         leave(exit.code if isinstance(exit.code, int) else FAULT)
 
 
 def become_listener(options: Mapping[str, Any]) -> None:
-    """Replace this process by a listener with these options, if it was started as one.
+    """Replace this process by a listener with these options, if its command line is the command.
 
-    It was not where a program calls the command by itself, as Django's `manage.py` does.
+    It is not where a program calls the command by itself, as Django's `manage.py` does. If Python
+    is not where it was any longer, nothing happens.
     """
-    if sys.argv[1:2] == ["listen"]:
-        os.environ[_OPTIONS] = json.dumps(options)
+    own = f"{os.getpid()} "
+    if os.environ.pop(_OPTIONS, "") != own:
+        return
+    os.environ[_OPTIONS] = own + json.dumps(options)
+    with contextlib.suppress(OSError):
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    del os.environ[_OPTIONS]
 
 
 def as_typed(error: InvalidSetting) -> InvalidSetting:

@@ -1,8 +1,11 @@
 """Reconciliation between real processes: outages, crashes, many listeners, signals."""
 
 import json
+import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -240,3 +243,44 @@ def test_a_listener_has_nothing_loaded_that_only_commands_use(
     assert words[words.index(b"--lease") + 1] == b"7"
     assert b"listen" in words
     assert b"EXPIREBRIDGE_LISTEN" in environment  # as it began: it was replaced by itself
+
+
+def test_the_options_of_another_listener_are_not_taken(url: str) -> None:
+    environment = {**os.environ, "EXPIREBRIDGE_LISTEN": '1 {"workers": "1"}'}
+    counted = subprocess.run(
+        [sys.executable, "-m", "expirebridge", "count", "--json", "--url", url],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(counted.stdout)["pending"] == 0
+
+
+def test_a_program_that_calls_the_command_itself_is_not_begun_again(folder: Path) -> None:
+    program = (
+        "import sys; print('begun', flush=True)\n"
+        "from expirebridge.cli.main import run\n"
+        f"run(['listen', '--url', 'redis://127.0.0.1:1/1', '--tasks', {str(folder)!r}])\n"
+    )
+    for words in (["-c", program, "listen"], ["-", "listen"]):
+        ended = subprocess.run(
+            [sys.executable, *words], input=program, capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stdout) == (1, "begun\n")
+        assert "no answer from the server" in ended.stderr
+
+
+def test_ctrl_c_while_handlers_are_imported_ends_it_without_a_traceback(
+    url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "expirebridge", "listen", "--url", url, "--tasks", tmp_path],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, b"")
