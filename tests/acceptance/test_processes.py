@@ -277,7 +277,6 @@ def test_ctrl_c_while_handlers_are_imported_ends_it_without_a_traceback(
     with subprocess.Popen(
         [sys.executable, "-m", "expirebridge", "listen", "--url", url, "--tasks", tmp_path],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == b"importing\n"
