@@ -23,7 +23,7 @@ from tests.kit.forwarder import Forwarder
 from tests.kit.history import Made, Started, Writer, now, read
 from tests.kit.witness import PATIENCE
 
-LEASE = 1.0
+LEASE = 2.0
 
 Way = TypeVar("Way", bound=Forwarder)
 

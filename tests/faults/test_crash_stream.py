@@ -20,7 +20,7 @@ TASKS = 2000
 SECONDS = 4.0
 LEAD = 1.0
 """Seconds in which the stream is made before it begins."""
-LEASE = 1.0
+LEASE = 2.0
 BAIT = 0.1
 """Seconds that the handler runs in whose midst its listener is killed."""
 RETRY = [0.2]

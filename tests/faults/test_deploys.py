@@ -11,7 +11,7 @@ from tests.faults.stage import ROUNDS, Listeners, copy_handlers, judge, kill, ma
 from tests.faults.table import Fault
 from tests.kit.history import Writer
 
-LEASE = 1.0
+LEASE = 2.0
 TASKS = 40
 """Of each kind, in each of two waves."""
 SPREAD = 60.0

@@ -24,7 +24,7 @@ from tests.kit.processes import until_logged
 pytestmark = pytest.mark.timeout(1200)
 
 KILLS = int(os.environ.get("FOLLOW_UP_KILLS", "10" if ROUNDS > 1 else "3"))
-LEASE = 1.0
+LEASE = 2.0
 SERVER_KILLS = 3
 TASKS = 20
 """Between two kills."""

@@ -34,7 +34,7 @@ IS_LARGE = MEMBERS > 10_000
 WORK = 0.0 if IS_LARGE else 0.1
 CONCURRENCY = 100 if IS_LARGE else 4
 """Of each of four listeners, so that a group takes a few seconds."""
-LEASE = 5.0 if IS_LARGE else 1.0
+LEASE = 5.0 if IS_LARGE else 2.0
 LONG_LEASE = 5.0
 """Where no listener is killed: it may be starved for a second."""
 WITHIN = 120.0 + MEMBERS / 50

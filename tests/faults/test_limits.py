@@ -44,7 +44,7 @@ KILL_EACH = 1.0
 FLOOD = int(os.environ.get("LIMIT_TASKS", "300"))
 """Tasks for one lane, all due at one instant."""
 IS_LARGE = FLOOD > 1000
-LEASE = 5.0 if IS_LARGE else 1.0
+LEASE = 5.0 if IS_LARGE else 2.0
 """Ten listeners may starve each other for a second."""
 LISTENERS = 10 if IS_LARGE else 3
 WORK = 0.0 if IS_LARGE else 0.05

@@ -21,7 +21,7 @@ from tests.faults.table import Fault
 from tests.kit.history import Writer
 from tests.kit.processes import Reports
 
-LEASE = 1.0
+LEASE = 2.0
 
 KILLED = Fault(
     name="a listener is killed while a handler runs",

@@ -17,7 +17,7 @@ from tests.faults.table import Fault
 from tests.kit.history import Writer
 from tests.kit.processes import COMMAND, PATIENCE
 
-LEASE = 1.0
+LEASE = 2.0
 KILLS = 3
 MORE = 60
 """Tasks that are made between two kills."""

@@ -26,7 +26,7 @@ from tests.kit.handler_processes import processes_below
 from tests.kit.history import Ended, Killed, Started, Writer, now, read
 from tests.kit.processes import Reports, until_ended
 
-LEASE = 1.0
+LEASE = 2.0
 PROCESSES = 3
 HOLD = 60.0
 """Seconds that the handler would run in whose midst its process is killed."""

@@ -15,7 +15,7 @@ from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Ended, Killed, Made, Started, Writer, read
 
-LEASE = 1.0
+LEASE = 2.0
 SECONDS = float(os.environ.get("SERIES_SECONDS", "8" if ROUNDS == 1 else "60"))
 LISTENERS, KILL_EVERY = (3, 2.0) if SECONDS < 30 else (10, 5.0)
 SECOND = 1000

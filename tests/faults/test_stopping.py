@@ -14,7 +14,7 @@ from tests.faults.table import Fault
 from tests.kit.history import Ended, Started, Writer, now, read
 from tests.kit.processes import Reports, until_logged
 
-LEASE = 1.0
+LEASE = 2.0
 RUNNING = 50
 LATE = 10
 

@@ -23,7 +23,7 @@ from tests.faults.table import Fault
 from tests.kit.history import Writer
 from tests.kit.processes import Reports, children_of, log_of, until_ended, until_logged
 
-LEASE = 1.0
+LEASE = 2.0
 WORKERS = 3
 
 KILLED = Fault(

@@ -24,7 +24,7 @@ from tests.kit.history import Killed, Known, Writer, now, read
 from tests.kit.points import Points
 from tests.kit.processes import PATIENCE, ROOT, listener
 
-LEASE = 1.0
+LEASE = 2.0
 QUIET_WITHIN = 120.0
 """Seconds in which all that was sold must have ended, once nothing is done to it any more."""
 
