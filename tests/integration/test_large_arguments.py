@@ -387,7 +387,7 @@ def test_the_comparison_before_a_deploy_leaves_them_out(url: str, store: Store) 
     registry = registry_of(measure=measure)
     with Bridge(url, codec=zlib_codec) as bridge:
         bridge.make_task("test.measure", [LARGE], "1h")
-        bridge.make_task("test.measure", [1], "1h")
+        bridge.make_task("test.measure", [1], "2h")
     comparison = store.run(compare(registry, store.run(scope_of()), progress=lambda _: None))
     assert [(group.verdict, group.arguments) for group in comparison.groups()] == [
         (Verdict.UNCHECKED, None),
