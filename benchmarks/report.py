@@ -2,9 +2,10 @@
 
     python -m benchmarks.report [--results FILE] [--to FOLDER]
 
-The prose is in performance.template.md; every figure in it comes from the file of results. A line
-`{{name}}` there is replaced by what the function of that name returns here, and by a line that says
-where and when it was measured.
+The prose is in performance.template.md. Every figure comes from the file of results, except those
+of the goals, before and after, which have the commit that they are of. A line `{{name}}` there is
+replaced by what the function of that name returns here, and by a line that says where and when it
+was measured.
 """
 
 import argparse

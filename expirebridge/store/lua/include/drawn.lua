@@ -9,7 +9,7 @@
 
 local MADE_CREATED = 1
 
--- A new task from ARGV[at] on, as in make.lua: its id, what is asked for, and where the next one begins.
+-- Reads a new task, whose arguments begin at ARGV[at] (see make.lua). Returns its id, the task, and where the next begins.
 local function read_request(at)
   local ms, after = tonumber(ARGV[at + 5]), at + 7 + 2 * ARGV[at + 6]
   local fields = { unpack(ARGV, at + 7, after - 1) }

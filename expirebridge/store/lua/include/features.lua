@@ -7,6 +7,7 @@
 -- The features in use are noted again.
 local function mark_format()
   if written then return end
+  -- Keys are named here, and not by the functions of names.lua: each of those would cost each task that is made.
   local used = {}
   if partitions > 1 then used[#used + 1] = 'partitions' end
   local series = redis.pcall('ZCARD', own_key('series'))

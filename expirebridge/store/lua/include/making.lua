@@ -115,8 +115,8 @@ local function ran_within(window, old)
   return window and old.started and now < old.started + window
 end
 
--- Makes a task, whether it has a group or not. A resend is told by its nonce, unless the id was
--- drawn for its call.
+-- Makes a task, without counting it in its group. A resend has the nonce of its call; if the id was drawn for the call,
+-- that is enough.
 local function make_uncounted(id, item, nonce)
   if item.drawn then return make_drawn(id, item) end
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
