@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from expirebridge.cli.ending import STUCK, end, ends_at_ctrl_c
+from expirebridge.cli.function_loading import is_newer, load_into
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.handlers import Registry, watched
 from expirebridge.handlers.django_project import set_up_django
@@ -80,8 +81,6 @@ def listen(
 
 
 def _load_functions(settings: Settings) -> None:
-    from expirebridge.cli.functions import is_newer, load_into  # noqa: PLC0415 - imports Typer
-
     for each in load_into(settings.url):
         result, node = each.result, {"node": each.node} if each.node else {}
         if isinstance(result, ServerError):

@@ -235,7 +235,7 @@ def test_a_listener_has_nothing_loaded_that_only_commands_use(
         "    heavy = {'typer', 'pydantic', 'rich', 'expirebridge.cli.application'}\n"
         "    report(','.join(sorted(heavy & set(sys.modules))) or 'light')\n"
     )
-    with listener(url, folder, "--lease", "7") as process:
+    with listener(url, folder, "--lease", "7", "--load-functions") as process:
         bridge.make_task("looking.look", [], 0)
         assert reports.next().word == "light"
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
