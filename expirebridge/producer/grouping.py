@@ -184,9 +184,7 @@ class GroupOperations(MakingOperations):
 
 def _reply_of(then: NewTask, begun: groups.MakeGroupReply) -> MakeReply:
     """The reply about a follow-up, as if `make_task` had made it."""
-    args = then.fields.get("args", split_call(then.call)[1])
     return MakeReply(
         outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,
-        call=then.call, args=args if isinstance(args, bytes) else str(args).encode(),
-        state=State.PAUSED,
+        call=then.call, args=then.args, state=State.PAUSED,
     )  # fmt: skip

@@ -76,9 +76,8 @@ def told(new: NewTask, claimed: ClaimedTask, *, now: float, is_made: bool) -> Ma
 
 def task_of(new: NewTask, claimed: ClaimedTask, now: float) -> Task:
     """The follow-up as a task; `now` is the server's time, in seconds."""
-    func, args = split_call(new.call)
-    stored = new.fields.get("args", args)
-    given, kwargs = args_of(stored if isinstance(stored, bytes) else str(stored).encode())
+    func, _ = split_call(new.call)
+    given, kwargs = args_of(new.args)
     tag = claimed.key.partition(b"}")[0] + b"}" if claimed.key.startswith(b"{") else b""
     due = new.when.ms + (round(now * 1000) if new.when.relative else 0)
     return Task(

@@ -41,6 +41,12 @@ class NewTask(NamedTuple):
     fields: dict[str, Argument]
     """The other fields of its record."""
 
+    @property
+    def args(self) -> bytes:
+        """Its arguments as the record holds them, there or in the call."""
+        args = self.fields.get("args") or self.call.partition(b"?")[2]
+        return args if isinstance(args, bytes) else str(args).encode()
+
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for make.lua."""
         id, drawn, if_exists, call, (ms, relative), fields = self
