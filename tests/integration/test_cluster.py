@@ -328,6 +328,10 @@ def make_in_every_way(tasks: Tasks) -> None:
     assert long.key.endswith(b":?mail.send?@")
     assert tasks.bridge.cancel_tag("x")[Change.CANCELLED] == 2
     assert make("mail.send", [1], "1h", id="made", tags=["x"]).outcome is Outcome.CREATED
+    some = [{"func": "mail.send", "args": [n], "delay": "1h", "tags": ["some"]} for n in range(2)]
+    for task in tasks.bridge.make_tasks(some):
+        assert tasks.client.pttl(task.key) > 0
+    assert tasks.bridge.cancel_tag("some")[Change.CANCELLED] == 2
 
 
 def settle_every_outcome(tasks: Tasks) -> None:

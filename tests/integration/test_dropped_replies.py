@@ -47,6 +47,7 @@ from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import maintenance
 from expirebridge.migration.migrator import Migrator
+from expirebridge.model.keys import MAX_ARGS_IN_KEY
 from expirebridge.model.row_state import Status
 from expirebridge.model.task import to_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
@@ -349,6 +350,32 @@ async def test_a_task_with_a_drawn_id_is_made_once(
     assert (*runs, run_all(store)) == ((0, 0) if delay else (1, 0))
 
 
+@pytest.mark.parametrize("delay", [HOUR, 0])
+async def test_several_tasks_with_drawn_ids_are_made_once(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, delay: float
+) -> None:
+    """A resend tells what has become of each: one is over, or one was cancelled and forgotten."""
+
+    def meanwhile() -> None:
+        runs.append(run_all(store))
+        if delay:
+            first: Any = client.zrange("expirebridge:pending", 0, 0)[0]
+            store.run(producing.cancel([first.decode()], keep=HOUR))
+
+    runs: list[int] = []
+    proxy.cut_reply_of("make_drawn_many", then=meanwhile)
+    large = "x" * (MAX_ARGS_IN_KEY + 1)
+    items = [{"func": "mail.send", "args": [arg], "delay": delay} for arg in (1, large, 3)]
+    made = await ask("make_tasks", items)
+    assert [task.args for task in made] == [[1], [large], [3]]
+    assert {task.outcome for task in made} == {Outcome.CREATED}
+    states = sorted(task.state for task in made)
+    assert states == (["cancelled", "pending", "pending"] if delay else ["succeeded"] * 3)
+    records = {f"expirebridge:task:{task.id}".encode() for task in made}
+    assert set(client.keys("expirebridge:task:*")) == records
+    assert (*runs, run_all(store)) == ((0, 0) if delay else (3, 0))
+
+
 async def test_a_call_that_changed_nothing_may_be_answered_by_what_is_there_now(
     ask: Ask, proxy: Proxy, store: Store, client: redis.Redis
 ) -> None:
@@ -403,10 +430,10 @@ async def test_many_tasks_are_made_once_each(ask: Ask, proxy: Proxy, client: red
     for id in ("taken", "taken-2"):
         await ask("make_task", "a.b", [], HOUR, id=id)
     for n in (0, 541, 1099):  # one of each kind of chunk
-        script = "make_drawn" if n == 1099 else "make"
-        proxy.cut_reply_of(script, holding=b"?a.b?[%d]" % n)
+        script = "make_drawn_many" if n == 1099 else "make"
+        proxy.cut_reply_of(script, asking=b"a.b?[%d]\r\n" % n)
     made = await ask("make_tasks", items)
-    assert proxy.cuts == {"make": 2, "make_drawn": 1}
+    assert proxy.cuts == {"make": 2, "make_drawn_many": 1}
     outcomes = [task.outcome for task in made]
     assert (outcomes.pop(540), outcomes.pop(20)) == (Outcome.KEPT, Outcome.REJECTED)
     assert set(outcomes) == {Outcome.CREATED}
@@ -1115,6 +1142,7 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()} | {
         "make_drawn",
+        "make_drawn_many",
         "purge",
         "note_action",
         "note_durations",

@@ -27,10 +27,10 @@ async def test_each_task_of_many_is_made_once_whatever_replies_are_dropped(
     monkeypatch.setattr(clients, "ExponentialWithJitterBackoff", lambda **_: NoBackoff())
     new = [{"func": "mail.send", "args": [n], "delay": 60} for n in range(MANY)]
     bridge.make_task("mail.send", [-1], 60)
-    proxy.cut_reply_of("make_drawn", cuts, holding=b"[150]")
+    proxy.cut_reply_of("make_drawn_many", cuts, asking=b"[150]")
     with Bridge(proxy.url) as cutting:
         made = cutting.make_tasks(new)
-    proxy.cut_reply_of("make_drawn", cuts, holding=b"[150]")
+    proxy.cut_reply_of("make_drawn_many", cuts, asking=b"[150]")
     async with AsyncBridge(proxy.url) as cutting_async:
         made += await cutting_async.make_tasks(new)
     assert [task.args for task in made] == [[n] for n in range(MANY)] * 2

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, State
+from expirebridge import AsyncBridge, Bridge, State
 from expirebridge.checks.work import check_overwritten
 from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
@@ -53,6 +53,18 @@ async def test_a_key_that_was_overwritten_is_named_and_once_it_is_deleted_all_go
             assert "the database was emptied" not in caplog.text
             client.flushdb()
             await logged("the database was emptied", caplog)
+
+
+def test_of_several_tasks_none_is_made_while_their_set_is_overwritten(
+    bridge: Bridge, client: redis.Redis
+) -> None:
+    client.set("expirebridge:pending", "what")
+    with pytest.raises(ScriptFailed):
+        bridge.make_tasks([{"func": "test.note", "delay": 60} for _ in range(3)])
+    assert client.keys("*task*") == []
+    client.delete("expirebridge:pending")
+    bridge.make_tasks([{"func": "test.note", "delay": 60} for _ in range(3)])
+    assert client.zcard("expirebridge:pending") == 3
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key not in OF_HEARTBEATS])

@@ -19,8 +19,9 @@ from tests.kit.forwarder import Forwarder, until_either_ends
 from tests.kit.lua import NAMES
 from tests.kit.witness import PATIENCE
 
-_Asked = deque[str | None]
-"""For each reply that is to come on a connection, the script that will have run, if one will."""
+_Asked = deque[tuple[str | None, bytes]]
+"""For each reply that is to come on a connection, the script that will have run, if one will, and
+its request."""
 
 _SCRIPTS = {
     source.sha.encode(): script.name
@@ -39,12 +40,14 @@ class _Cut:
     script: str
     times: int
     holding: bytes
+    asking: bytes
     then: Callable[[], object] | None
 
-    def concerns(self, script: str | None, reply: bytes) -> bool:
+    def concerns(self, script: str | None, request: bytes, reply: bytes) -> bool:
         if not self.holding and reply.startswith(_NOT_RUN):
             return False
-        return self.times > 0 and self.script == script and self.holding in reply
+        held = self.holding in reply and self.asking in request
+        return self.times > 0 and self.script == script and held
 
 
 class Proxy(Forwarder):
@@ -67,16 +70,18 @@ class Proxy(Forwarder):
         times: int = 1,
         *,
         holding: bytes = b"",
+        asking: bytes = b"",
         then: Callable[[], object] | None = None,
     ) -> None:
         """Cut the connection instead of forwarding the next `times` replies to this script.
 
         The server has done its part by then. With `holding`, only replies that hold these bytes
-        count. `then` is called after a reply was swallowed and before the client can notice: what
-        it does on the server lies between the call and its resend.
+        count; with `asking`, only replies to requests that hold these. `then` is called after a
+        reply was swallowed and before the client can notice: what it does on the server lies
+        between the call and its resend.
         """
         assert script in NAMES
-        self._to_cut.append(_Cut(script, times, holding, then))
+        self._to_cut.append(_Cut(script, times, holding, asking, then))
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until `holds` is true after some reply was counted; fail after a minute."""
@@ -101,37 +106,38 @@ class Proxy(Forwarder):
         self,
         client: asyncio.StreamReader,
         to_server: asyncio.StreamWriter,
-        asked: deque[str | None],
+        asked: _Asked,
     ) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 pieces = await _read_message(client)
-                asked.append(_script_in(pieces))
-                to_server.write(b"".join(pieces))
+                request = b"".join(pieces)
+                asked.append((_script_in(pieces), request))
+                to_server.write(request)
                 await to_server.drain()
 
     async def _forward_replies(
         self,
         server: asyncio.StreamReader,
         to_client: asyncio.StreamWriter,
-        asked: deque[str | None],
+        asked: _Asked,
     ) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 reply = b"".join(await _read_message(server))
                 # A subscribed connection gets what nobody asked for. It carries no scripts, so it
                 # does not matter there which request is taken for which reply's.
-                script = asked.popleft() if asked else None
-                if self._cuts(script, reply):
+                script, request = asked.popleft() if asked else (None, b"")
+                if self._cuts(script, request, reply):
                     return
                 to_client.write(reply)
                 await to_client.drain()
                 if script and not reply.startswith(_NOT_RUN):
                     self._count(self.answered, script)
 
-    def _cuts(self, script: str | None, reply: bytes) -> bool:
+    def _cuts(self, script: str | None, request: bytes, reply: bytes) -> bool:
         for cut in self._to_cut:
-            if cut.concerns(script, reply):
+            if cut.concerns(script, request, reply):
                 cut.times -= 1
                 if cut.then:
                     cut.then()

@@ -37,7 +37,7 @@ FUTURE = datetime(2035, 1, 1, tzinfo=UTC)
 
 
 def new_tasks(call: Command[Any]) -> list[NewTask]:
-    """The tasks of a call to make.lua or make_drawn.lua, read back from its arguments."""
+    """The tasks of a call to make.lua or another script, read back from its arguments."""
     rest: list[Any] = list(call.arguments[1:])
     tasks = []
     while rest:
@@ -53,7 +53,8 @@ def new_tasks(call: Command[Any]) -> list[NewTask]:
                 fields=dict(zip(pairs[::2], pairs[1::2], strict=True)),
             )
         )
-    assert call.name == ("make_drawn" if all(task.drawn for task in tasks) else "make")
+    drawn = "make_drawn_many" if len(tasks) > 1 else "make_drawn"
+    assert call.name == (drawn if all(task.drawn for task in tasks) else "make")
     return tasks
 
 
@@ -583,8 +584,11 @@ def test_every_task_of_a_given_id_is_sent_with_a_nonce_of_its_call() -> None:
     assert len({call.arguments[0] for call in calls}) == 2
 
 
-@pytest.mark.parametrize(("ids", "script"), [([None] * 2, "make_drawn"), ([None, "a"], "make")])
-def test_the_short_script_makes_only_tasks_whose_ids_were_drawn(
+@pytest.mark.parametrize(
+    ("ids", "script"),
+    [([None], "make_drawn"), ([None] * 2, "make_drawn_many"), ([None, "a"], "make")],
+)
+def test_the_short_scripts_make_only_tasks_whose_ids_were_drawn(
     ids: list[str | None], script: str
 ) -> None:
     items = [{"func": "mail.send", "delay": 60, "id": id} for id in ids]

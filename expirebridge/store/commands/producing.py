@@ -109,12 +109,14 @@ def make(
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, fail_fast, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
-    if all(map(_IS_DRAWN, tasks)):
-        # Their ids are enough to recognize a resend.
-        return script("make_drawn", "", *items, read=_read_replies, route=route, batching=batching)
-    return script(
-        "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
-    )  # fmt: skip
+    if not all(map(_IS_DRAWN, tasks)):
+        return script(
+            "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
+        )
+    # Their ids are enough to recognize a resend.
+    if batching is None:
+        return script("make_drawn_many", "", *items, read=partial(_read_many, tasks), route=route)
+    return script("make_drawn", "", *items, read=_read_replies, route=route, batching=batching)
 
 
 _ROW = 3
@@ -146,6 +148,31 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
         args=args or split_call(call)[1],
         state=State(state.decode()),
         no_member=_NO_MEMBER.get(code),
+    )
+
+
+def _read_many(tasks: Sequence[NewTask], reply: list[Any]) -> list[MakeReply]:
+    if len(reply) > _ALL_MADE:  # it was sent before
+        return _read_replies(reply)
+    now, tag = reply
+    return [_made(task, now, tag) for task in tasks]
+
+
+_ALL_MADE = 2
+"""How many values make_drawn_many.lua replies if all tasks were made as they were asked for."""
+
+
+def _made(task: NewTask, now: int, tag: bytes) -> MakeReply:
+    id, _, _, call, (ms, relative), _ = task
+    return MakeReply(
+        Outcome.CREATED,
+        False,
+        now,
+        due=now + ms if relative else ms,
+        key=b"%b%b:?%b" % (tag, id.encode(), call),
+        call=call,
+        args=task.args,
+        state=State.PENDING,
     )
 
 

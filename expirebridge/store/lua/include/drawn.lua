@@ -17,13 +17,14 @@ local function read_request(at)
     due = ARGV[at + 4] == 'in' and now + ms or ms, fields = fields, args = value_of(fields, 'args') }, after
 end
 
--- Writes a new record, with its tags, place in `pending` and timer. `fields` are names and values.
-local function write_new(id, record, due, fields)
+-- Writes a new record, with its tags, place in `pending` (if it is not placed yet) and timer. `fields` are names and values.
+local function write_new(id, record, due, fields, is_placed)
   redis.call('HSET', record_key(id), 'call', record.call, 'made', math.floor(now / 1000),
     unpack(fields))
-  redis.call('ZADD', state_set('pending'), due, id)
+  if not is_placed then redis.call('ZADD', state_set('pending'), due, id) end
   soonest = math.min(soonest, due)
   set_timer(id, record, due)
+  if not fields[1] then return end
   for tag in string.gmatch(value_of(fields, 'tags') or '', '%S+') do
     -- An overwritten tag set must not stop a task that is half made; any other error must.
     local told = redis.pcall('SADD', tag_set(tag), id)
