@@ -178,8 +178,7 @@ class MakingOperations(OperationGroup):
         fault: PartlyDone | None = None
         refused: dict[str, GroupError] = {}
         while rest:
-            count = yield from PARTITIONS
-            unavailable = (yield from UNAVAILABLE) if count > 1 else frozenset[int]()
+            count, unavailable = yield from self._availability()
             if unavailable:
                 new = yield from self._with_available_ids(new, made, unavailable)
                 rest = [task for task in new if task.id not in made and task.id not in undone]
@@ -195,10 +194,8 @@ class MakingOperations(OperationGroup):
                     undone |= {task.id for task in left if not (task.drawn and others)}
                 refused.update(self._read_made(chunk, outcomes, made))
                 undone |= refused.keys()
-                if (yield from PARTITIONS) != count:
-                    break  # the first chunk brought it: one was assumed
-                if count > 1 and (yield from UNAVAILABLE) != unavailable:
-                    break  # other ids can be drawn
+                if (yield from self._availability()) != (count, unavailable):
+                    break  # one partition was assumed; or other ids can be drawn
             rest = [task for task in rest if task.id not in made and task.id not in undone]
         if refused:
             raise next(iter(refused.values()))
@@ -349,6 +346,11 @@ class MakingOperations(OperationGroup):
             else:
                 assert made is not None  # noqa: S101 - for the type checker
                 return ready, made
+
+    def _availability(self) -> Steps[tuple[int, frozenset[int]]]:
+        """The number of partitions, and those that cannot be asked, as far as is known."""
+        count = yield from PARTITIONS
+        return count, (yield from UNAVAILABLE) if count > 1 else frozenset()
 
     def _layout(self) -> Steps[PartitionLayout]:
         return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))
