@@ -24,10 +24,12 @@ from expirebridge.connection.connections import (
     LAST_ATTEMPT,
     AsyncFollowing,
     AsyncFollowingTls,
+    AsyncOverlappingClient,
     AsyncTimelyRetry,
     DirectClient,
     FollowingConnection,
     FollowingTls,
+    OverlappingClient,
     TimelyRetry,
 )
 from expirebridge.connection.sentinel import Endpoint, Primary, Sentinels
@@ -91,6 +93,8 @@ _PRODUCER: dict[str, Any] = {
 _WAITING_POOLS: dict[Any, Any] = {
     redis.Redis: redis.BlockingConnectionPool,
     redis.asyncio.Redis: redis.asyncio.BlockingConnectionPool,
+    OverlappingClient: redis.BlockingConnectionPool,
+    AsyncOverlappingClient: redis.asyncio.BlockingConnectionPool,
 }
 # A listener has as many as its partitions need: since version 8, redis-py refuses more than 100.
 _LISTENER: dict[str, Any] = {"max_connections": 2**31}
@@ -117,7 +121,7 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
         return _cluster_client(url, router, _PRODUCER, fail_fast)
     retries, errors = _repeats(url)
     retry = TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
-    return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
+    return _checked(url, OverlappingClient, retry=retry, retry_on_error=errors, **_PRODUCER)
 
 
 def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
@@ -130,7 +134,7 @@ def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
         return _async_cluster_client(url, router, _PRODUCER, fail_fast)
     retries, errors = _repeats(url)
     retry = AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
-    return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
+    return _checked(url, AsyncOverlappingClient, retry=retry, retry_on_error=errors, **_PRODUCER)
 
 
 def listener_client(

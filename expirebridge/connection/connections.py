@@ -7,7 +7,7 @@ they break. See docs/adr/0032-connections-to-one-primary.md.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -118,6 +118,60 @@ class DirectClient(redis.asyncio.Redis):
             # Private, for the pool's `release` awaits a lock, hooks and metrics: see above.
             pool._in_use_connections.remove(connection)
             pool._available_connections.append(connection)
+
+
+# Clients of producers.
+
+
+class OverlappingClient(redis.Redis):
+    """A client that can do something else while the server works on a command."""
+
+    def overlap(self, command: Sequence[Any], meanwhile: Callable[[], object]) -> Any:
+        """Send a command, call the function, and return the reply. Raises a RedisError.
+
+        If the command is sent again, the function is called again.
+        """
+        return self.execute_command(*command, meanwhile=meanwhile)  # type: ignore[no-untyped-call]
+
+    def parse_response(
+        self,
+        connection: Any,
+        command_name: Any,
+        meanwhile: Callable[[], object] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Read the reply to a command that was sent."""
+        if meanwhile is not None:
+            try:
+                meanwhile()
+            except BaseException:
+                connection.disconnect()  # its reply was not read
+                raise
+        return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
+
+
+class AsyncOverlappingClient(redis.asyncio.Redis):
+    """The asyncio `OverlappingClient`."""
+
+    async def overlap(self, command: Sequence[Any], meanwhile: Callable[[], object]) -> Any:
+        """Send a command, call the function, and return the reply. Raises a RedisError."""
+        return await self.execute_command(*command, meanwhile=meanwhile)  # type: ignore[no-untyped-call]
+
+    async def parse_response(
+        self,
+        connection: Any,
+        command_name: Any,
+        meanwhile: Callable[[], object] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Read the reply to a command that was sent."""
+        if meanwhile is not None:
+            try:
+                meanwhile()
+            except BaseException:
+                await connection.disconnect(nowait=True)  # its reply was not read
+                raise
+        return await super().parse_response(connection, command_name, **options)
 
 
 # How producers repeat a command that failed.

@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from expirebridge import hooks
@@ -44,6 +46,9 @@ from expirebridge.store.commands.call import (
 from expirebridge.store.task_records import args_of, split_call
 
 logger = logging.getLogger("expirebridge")
+
+_Unread = list[tuple[Sequence[producing.NewTask], Sequence[producing.MakeReply | None]]]
+"""Chunks that were sent, and their outcomes, which are not read yet."""
 
 
 class MakingOperations(OperationGroup):
@@ -177,6 +182,8 @@ class MakingOperations(OperationGroup):
         undone = set[str]()
         fault: PartlyDone | None = None
         refused: dict[str, GroupError] = {}
+        unread: _Unread = []
+        read = partial(self._read, unread, made, refused)
         while rest:
             count, unavailable = yield from self._availability()
             if unavailable:
@@ -185,17 +192,21 @@ class MakingOperations(OperationGroup):
             ready = yield from self._written(rest, written)
             for chunk in chunks(self._by_partition(ready, count)):
                 self._announce(chunk)
+                call = replace(producing.make(chunk, bulk=True), meanwhile=read)
                 try:
-                    outcomes = yield from self._send(producing.make(chunk, bulk=True), chunk)
+                    outcomes = yield from self._send(call, chunk)
                 except PartlyDone as partly:
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
                     others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
                     undone |= {task.id for task in left if not (task.drawn and others)}
-                refused.update(self._read_made(chunk, outcomes, made))
-                undone |= refused.keys()
+                unread.append((chunk, outcomes))
+                if self._hooks:
+                    read()  # at once: a hook may need the connection, and the order of events
                 if (yield from self._availability()) != (count, unavailable):
                     break  # one partition was assumed; or other ids can be drawn
+            read()
+            undone |= refused.keys()
             rest = [task for task in rest if task.id not in made and task.id not in undone]
         if refused:
             raise next(iter(refused.values()))
@@ -240,20 +251,17 @@ class MakingOperations(OperationGroup):
         new.fields["ttl"] = new.when.ms
         return self._make(new)
 
-    def _read_made(
-        self,
-        chunk: Sequence[producing.NewTask],
-        replies: Sequence[producing.MakeReply | None],
-        made: dict[str, Task],
-    ) -> dict[str, GroupError]:
-        """Add what was made to `made`; return the members that were refused, by their ids."""
-        refused = {}
-        for task, reply in zip(chunk, replies, strict=True):
-            if reply is not None and reply.no_member:
-                refused[task.id] = _refused(task.id, reply)
-            elif reply is not None:
-                made[task.id] = self._made(task, reply)
-        return refused
+    def _read(self, unread: _Unread, made: dict[str, Task], refused: dict[str, GroupError]) -> None:
+        """Read outcomes, if possible while the server makes the next chunk.
+
+        Adds what was made to `made`, and the members that a group did not take to `refused`.
+        """
+        while unread:
+            for task, reply in zip(*unread.pop(0), strict=True):
+                if reply is not None and reply.no_member:
+                    refused[task.id] = _refused(task.id, reply)
+                elif reply is not None:
+                    made[task.id] = self._made(task, reply)
 
     def _checked(self, tasks: Iterable[Mapping[str, Any]]) -> Sequence[producing.NewTask]:
         folder, writer = self._settings.tasks, self._writer

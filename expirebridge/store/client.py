@@ -8,9 +8,9 @@ other awaits.
 import asyncio
 import contextlib
 import queue
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import redis
 import redis.asyncio
@@ -73,7 +73,14 @@ def _unchanged(call: Command[Any]) -> Steps[Any]:
     return (yield call)
 
 
-Sent = CommandWords | BatchableRequest | Outside[Any]
+class OverlappedRequest(NamedTuple):
+    """A command, and what may be called while the server works on it."""
+
+    command: CommandWords
+    meanwhile: Callable[[], object]
+
+
+Sent = CommandWords | BatchableRequest | OverlappedRequest | Outside[Any]
 """A request to the server, or what is called instead."""
 
 
@@ -191,7 +198,7 @@ class Database:
         source = script.headed if headed else script.plain
         command = ("EVALSHA", source.sha, *tail)
         try:
-            reply = yield (command if call.batching is None else _batchable(command, call))
+            reply = yield _request(command, call)
         except exceptions.NoScriptError:
             self.answered = True
         else:
@@ -223,10 +230,11 @@ def _close_idle(pool: redis.ConnectionPool) -> None:
     return None
 
 
-def _batchable(command: CommandWords, call: Command[Any]) -> BatchableRequest:
-    assert call.batching is not None  # noqa: S101 - for the type checker
-    id, shared, width = call.batching
-    return BatchableRequest(command, id, len(command) - len(call.arguments) + shared, width)
+def _request(command: CommandWords, call: Command[Any]) -> Sent:
+    if call.batching is not None:
+        id, shared, width = call.batching
+        return BatchableRequest(command, id, len(command) - len(call.arguments) + shared, width)
+    return command if call.meanwhile is None else OverlappedRequest(command, call.meanwhile)
 
 
 class Store:
@@ -238,6 +246,7 @@ class Store:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._batcher = RequestBatcher(client.execute_command)
+        self._overlap: Any = getattr(client, "overlap", partial(_in_turn, client))
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -255,6 +264,8 @@ class Store:
                 return self._batcher.send(command)
             if type(command) is Outside:
                 return command.call()
+            if type(command) is OverlappedRequest:
+                return self._overlap(*command)
             return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error
@@ -278,6 +289,7 @@ class AsyncStore:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._batcher = AsyncRequestBatcher(client.execute_command)
+        self._overlap: Any = getattr(client, "overlap", partial(_in_turn, client))
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -297,6 +309,8 @@ class AsyncStore:
                 return await self._batcher.send(command)
             if type(command) is Outside:
                 return await asyncio.to_thread(command.call)
+            if type(command) is OverlappedRequest:
+                return await self._overlap(*command)
             return await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error
@@ -304,6 +318,11 @@ class AsyncStore:
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.aclose()
+
+
+def _in_turn(client: Any, command: CommandWords, _meanwhile: Callable[[], object]) -> Any:
+    """For a client that only waits: what could be done meanwhile is left to the caller."""
+    return client.execute_command(*command)
 
 
 def _database_of(client: Any, prefix: str, partitions: int, *, assumed: bool) -> Database:

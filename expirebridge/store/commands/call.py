@@ -130,6 +130,8 @@ class Command(Generic[T]):
     """Which partitions are asked, if there are several; None: the first, since each would do."""
     batching: BatchSpec | None = None
     """How it is batched with other calls; None: it is sent by itself."""
+    meanwhile: Callable[[], object] | None = None
+    """What may be called while the server works on it. Perhaps nobody does, or more than once."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
