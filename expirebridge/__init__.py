@@ -39,27 +39,17 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, Then, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
+    from expirebridge.model.answers import Counts, LeftOut, LimitListing, Listing, Moving
     from expirebridge.model.codec import Codec
     from expirebridge.model.group import Group, GroupListing, GroupState
+    from expirebridge.model.history import HistoryEntry
     from expirebridge.model.hold import Hold
     from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
     from expirebridge.model.lateness import LateCause, Lateness
     from expirebridge.model.limits import Limit, Rate
     from expirebridge.model.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.model.reason import Reason
-    from expirebridge.model.task import (
-        Change,
-        Counts,
-        HistoryEntry,
-        LeftOut,
-        LimitListing,
-        Listing,
-        Moving,
-        Outcome,
-        State,
-        Task,
-        current_task,
-    )
+    from expirebridge.model.task import Change, Outcome, State, Task, current_task
     from expirebridge.observe.logs import log_event
     from expirebridge.producer.bridge import AsyncBridge, Bridge, make_task, make_tasks
     from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
@@ -146,7 +136,7 @@ _MODULES = {
     "Call": "handlers",
     "Change": "model.task",
     "Codec": "model.codec",
-    "Counts": "model.task",
+    "Counts": "model.answers",
     "DeclaredLimit": "model.lanes",
     "Discard": "model.policies",
     "EmbeddedServerError": "errors",
@@ -161,7 +151,7 @@ _MODULES = {
     "GroupNotFound": "errors",
     "GroupState": "model.group",
     "HandlersError": "errors",
-    "HistoryEntry": "model.task",
+    "HistoryEntry": "model.history",
     "Hold": "model.hold",
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
@@ -170,12 +160,12 @@ _MODULES = {
     "Lateness": "model.lateness",
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
-    "LeftOut": "model.task",
+    "LeftOut": "model.answers",
     "Limit": "model.limits",
-    "LimitListing": "model.task",
+    "LimitListing": "model.answers",
     "LimitsNeedOnePartition": "errors",
-    "Listing": "model.task",
-    "Moving": "model.task",
+    "Listing": "model.answers",
+    "Moving": "model.answers",
     "NotPermitted": "errors",
     "PartitionsDiffer": "errors",
     "PartlyDone": "errors",

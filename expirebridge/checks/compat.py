@@ -11,8 +11,8 @@ from expirebridge.store.commands import inspection
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.series import series_page
+from expirebridge.store.record_values import call_of
 from expirebridge.store.series_records import NEVER
-from expirebridge.store.task_records import call_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from expirebridge.connection.cluster_client import slot_of
 from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
 from expirebridge.errors import PartitionsDiffer
+from expirebridge.model.answers import texts_of
 from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.task import texts_of
-from expirebridge.store.commands import partitions, producing
+from expirebridge.store.commands import looking, partitions
 from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Steps, at_if_available, command
 
 _LOOK = "redis-cli --cluster check HOST:PORT"
@@ -165,7 +165,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
         ]
     overdue = []
     for number in range(count):
-        counts = yield from at_if_available(producing.count(lease), number, fail_fast=True)
+        counts = yield from at_if_available(looking.count(lease), number, fail_fast=True)
         if counts is not None and counts.overdue:
             overdue.append(f"{number}: {counts.overdue:,}")
     left_out = yield from LEFT_OUT

@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from expirebridge.checks.finding import Finding, error, ok, warning
 from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
+from expirebridge.model.answers import Counts, LeftOut, texts_of
 from expirebridge.model.durations import human
 from expirebridge.model.keys import InvalidKey, parse_key
 from expirebridge.model.lacking import Lacking
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import UNKNOWN_DELAY
-from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
+from expirebridge.model.task import from_ms
 from expirebridge.series.state import Series
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import function_library
 from expirebridge.store.client import Database
-from expirebridge.store.commands import fleet, inspection, producing, reconciling
+from expirebridge.store.commands import fleet, inspection, looking, reconciling
 from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_available
 from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.ledger import MOST_DIRTY, WriteBackBacklog, read_ledgers
@@ -147,7 +148,7 @@ def check_series(lease: float) -> Steps[Finding | None]:
         now = page.now
     if not series:
         return None
-    counts = yield from producing.count(lease)
+    counts = yield from looking.count(lease)
     broken = [one.id for one in series if one.schedule is None]
     behind = [one.id for one in series if one.is_behind(BEHIND)]
     orphans = [one.id for one in series if one.declared and not one.carriers and counts.listeners]
@@ -296,7 +297,7 @@ LEFT_AFTER = 15.0
 
 def check_move(lease: float) -> Steps[Finding | None]:
     """The progress of a move of this database; None if there is none."""
-    return of_move((yield from producing.count(lease)))
+    return of_move((yield from looking.count(lease)))
 
 
 def of_move(counts: Counts) -> Finding | None:

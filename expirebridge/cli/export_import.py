@@ -31,7 +31,8 @@ from expirebridge.migration.importer import Importer, LineCounts
 from expirebridge.migration.sources import job_import
 from expirebridge.migration.sources.job_import import JobLibrary, JobOptions
 from expirebridge.migration.sources.report import ImportReport, SkippedKind
-from expirebridge.model.task import UNCLAIMED, State, from_ms, texts_of
+from expirebridge.model.answers import texts_of
+from expirebridge.model.task import UNCLAIMED, State, from_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration

@@ -14,7 +14,7 @@ from expirebridge.cli.stats import store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import MoveRefused, ServerUnsuitable
 from expirebridge.migration.migrator import Migrator
-from expirebridge.model.task import Counts
+from expirebridge.model.answers import Counts
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions

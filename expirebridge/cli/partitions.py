@@ -11,12 +11,12 @@ from expirebridge.cli.output import print_json, print_line, print_table, warn_of
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
+from expirebridge.model.answers import Counts
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.task import Counts
 from expirebridge.producer.bridge import Bridge
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands.producing import COUNTED
+from expirebridge.store.commands.looking import COUNTED
 
 group = typer.Typer(
     help="Partitions: create them, and show the tag of each.",

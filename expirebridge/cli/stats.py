@@ -22,10 +22,11 @@ from expirebridge.cli.output import (
 )
 from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
+from expirebridge.model.answers import Counts, LeftOut, texts_of
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.lateness import LateCause, words_of
 from expirebridge.model.objective import TARGET, ObjectiveResult
-from expirebridge.model.task import Counts, LeftOut, State, Task, texts_of
+from expirebridge.model.task import State, Task
 from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings

@@ -42,9 +42,10 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.model import keys
+from expirebridge.model.answers import Listing
 from expirebridge.model.durations import seconds_of
-from expirebridge.model.group import group_of
-from expirebridge.model.task import Change, Listing, State, Task
+from expirebridge.model.group_names import group_of
+from expirebridge.model.task import Change, State, Task
 from expirebridge.producer.bridge import Bridge
 from expirebridge.producer.listing import MAX_EXAMINED
 

@@ -41,7 +41,7 @@ from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings, named_url
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import args_of, split_call
+from expirebridge.store.record_values import args_of, split_call
 
 # Emits the events of tasks that a ledger makes, as a Bridge does of its own.
 

@@ -28,7 +28,8 @@ from expirebridge.producer.record_fields import record_fields
 from expirebridge.store.commands.call import Argument, When
 from expirebridge.store.commands.ledger import RelayedRow
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import EXPORTED, args_of, error_of, split_call, text
+from expirebridge.store.record_values import args_of, split_call, text
+from expirebridge.store.task_records import EXPORTED, error_of
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _LAST_MS: Final = 2**53 - 1

@@ -23,7 +23,8 @@ from expirebridge.errors import (
     SlotUnserved,
 )
 from expirebridge.hooks import Hooks
-from expirebridge.model.task import UNCLAIMED, Counts, State
+from expirebridge.model.answers import Counts
+from expirebridge.model.task import UNCLAIMED, State
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration, reconciling

@@ -19,7 +19,7 @@ from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.migration.importer import ImportChunk, ImportedGroup, ImportedSeries, ImportInput
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
-from expirebridge.model.group import FOLLOW_UP, MOST_MEMBERS, ON_FAILED, check_group
+from expirebridge.model.group_names import FOLLOW_UP, MOST_MEMBERS, ON_FAILED, check_group
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_from_json
 from expirebridge.model.task import State, from_ms, to_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
@@ -29,8 +29,9 @@ from expirebridge.settings import Settings
 from expirebridge.store.commands.call import Argument, When
 from expirebridge.store.commands.migration import Stored, StoredGroup
 from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.record_values import split_call
 from expirebridge.store.series_records import StoredSeries
-from expirebridge.store.task_records import EXPORTED, exported, split_call
+from expirebridge.store.task_records import EXPORTED, exported
 
 FIELDS = sorted({"args", "due", "func", "id", "key", "left", *EXPORTED})
 FIELDS_OF_SERIES = sorted(

@@ -1,22 +1,11 @@
 """Groups: tasks that belong together, and what follows when all have ended."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, get_args
 
-from expirebridge.errors import InvalidTask
-from expirebridge.model.task import LeftOut
-
-OnFailed = Literal["wait", "run", "cancel"]
-ON_FAILED: tuple[OnFailed, ...] = get_args(OnFailed)
-MOST_MEMBERS = 100_000
-FOLLOW_UP = "@then"
-"""Ends the id of a group's follow-up, behind the group's name."""
-
-_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
-_MEMBER = re.compile(r"([A-Za-z0-9_.:-]{1,100})@(?:g[0-9]+|then)", re.ASCII)
+from expirebridge.model.answers import LeftOut
+from expirebridge.model.group_names import OnFailed
 
 
 class GroupState(StrEnum):
@@ -90,24 +79,3 @@ class GroupListing:
     """True if there are no more."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their groups are not among these."""
-
-
-def check_group(name: object) -> str:
-    """Return a legal name of a group unchanged; raise InvalidTask for any other."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidTask(
-            f"group={name!r:.60}: a group's name has 1 to 100 characters from A-Z a-z 0-9 and "
-            "_ . : -"
-        )
-    return name
-
-
-def member_id(name: str, number: int) -> str:
-    """The id of a member."""
-    return f"{name}@g{number}"
-
-
-def group_of(id: str) -> str | None:
-    """The name of the group to which a member, or a follow-up, belongs; None for other ids."""
-    found = _MEMBER.fullmatch(id)
-    return found[1] if found else None

@@ -7,7 +7,7 @@ in `_MODULES`, for `names_of`.
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 
 
@@ -25,6 +25,17 @@ def names_of(name: str, modules: Mapping[str, str]) -> Callable[[str], object]:
         value: object = getattr(owner, wanted)
         setattr(importing, wanted, value)
         return value
+
+    return find
+
+
+def modules_of(package: str, names: Collection[str]) -> Callable[[str], ModuleType]:
+    """Return the `__getattr__` of a package, of which these modules are imported when used."""
+
+    def find(wanted: str) -> ModuleType:
+        if wanted not in names:
+            raise AttributeError(f"module {package!r} has no attribute {wanted!r}")
+        return importlib.import_module(f"{package}.{wanted}")
 
     return find
 

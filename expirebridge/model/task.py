@@ -1,16 +1,17 @@
 """A task, as the people see it who make, run and inspect it."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
-from expirebridge.model.lateness import Lateness
-from expirebridge.model.transactions import Transaction
+if TYPE_CHECKING:  # a process that only makes tasks does without these
+    from expirebridge.model.history import HistoryEntry
+    from expirebridge.model.lanes import QueuePlace
+    from expirebridge.model.lateness import Lateness
+    from expirebridge.model.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -76,32 +77,6 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryEntry:
-    """One thing that happened to a task."""
-
-    at: datetime
-    """The time, or when it was noticed, on the server's clock; the last one, if repeated."""
-    what: str
-    """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
-    `resume`, `beat`, or `edit` for a plain command of any client; `edit_args`, which changed its
-    arguments; or how an attempt ended: `retry`, `snoozed`, `released`, `unknown`, `lapsed`,
-    `rearmed`, or a final state. `started`: it is running."""
-    old_due: datetime | None = None
-    """The due time before. None if it was paused, or running."""
-    new_due: datetime | None = None
-    """The due time from then on. None if it was paused."""
-    attempt: int | None = None
-    """The number of the attempt that ended, or is running."""
-    started: datetime | None = None
-    """The time at which that attempt was claimed."""
-    error: str = ""
-    """The last line of its error, or why it was given back."""
-    times: int = 1
-    """How often it happened in a row: keepalives, snoozes, and attempts without a handler, are one
-    entry."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """One task, as it was when it was read."""
 
@@ -142,12 +117,12 @@ class Task:
     request."""
     waited: float = 0.0
     """Seconds for which it has waited for slots of its limits since it was due."""
-    late: Lateness | None = None
+    late: "Lateness | None" = None
     """How late its last attempt began, and why, of a finished task: if it was more than its
     `late_after`, or a second."""
-    queued: QueuePlace | None = None
+    queued: "QueuePlace | None" = None
     """Where it stands in line, of a waiting task that was read by `get`."""
-    history: tuple[HistoryEntry, ...] = ()
+    history: "tuple[HistoryEntry, ...]" = ()
     """The history of a task that was looked up, latest last. Between its creation and its last
     attempt, at most 20 entries are kept."""
     tick: datetime | None = None
@@ -158,10 +133,12 @@ class Task:
     """The id of the task whose handler returned this one as its follow-up, if one did."""
     then: str | None = None
     """Of a task that succeeded: the id of its follow-up, if its handler returned one."""
-    completer: Callable[[Transaction], None] | None = field(default=None, repr=False, compare=False)
+    completer: "Callable[[Transaction], None] | None" = field(
+        default=None, repr=False, compare=False
+    )
     """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
 
-    def complete_in(self, session: Transaction) -> None:
+    def complete_in(self, session: "Transaction") -> None:
         """Record that this task succeeded, in the handler's own transaction, as its last statement.
 
         `session` is what `Ledger.make_task` takes: a Session or Connection of SQLAlchemy, or a
@@ -179,105 +156,6 @@ class Task:
                 "current_task().complete_in(session) in its handler"
             )
         self.completer(session)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LeftOut:
-    """A partition that an answer leaves out, since it could not be asked."""
-
-    partition: int
-    """Its number, from 0."""
-    tag: str
-    """The prefix of the names of its keys."""
-    why: str
-    """`unreachable`, `unserved` (no node of the cluster takes commands for it), or `moving`."""
-    error: str
-    """The error, with its remedy."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
-    """The tasks that `list` found, and how many it examined."""
-
-    tasks: list[Task]
-    examined: int
-    """How many tasks were examined."""
-    complete: bool
-    """True if there are no more to find. False if a limit stopped the search."""
-    cursor: str | None = None
-    """The cursor of the next page, for `list(cursor=...)`. None if the search is complete."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Partitions that could not be asked: their tasks are not among these."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LimitListing:
-    """The limits that listeners declared, and the lanes in which most tasks are."""
-
-    limits: list[DeclaredLimit]
-    """All limits, by name."""
-    lanes: list[Lane]
-    """The lanes in which most tasks have a slot or wait, the fullest first; also those of holds."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Partitions that could not be asked: their lanes are not among these."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Moving:
-    """The progress of moving a database's tasks to another one, or from another one."""
-
-    way: str
-    """`to`, or `from`, and the other database: its URL, without passwords, and its prefix."""
-    series: int
-    """Series that are here."""
-    on_their_way: int
-    """Tasks and series that were taken out of this database and have not arrived: nobody runs them
-    until the move goes on."""
-    idle: float | None
-    """Seconds since the mover was last here; None if that is not known."""
-
-    @property
-    def leaves(self) -> bool:
-        """True if tasks go from here to the other database."""
-        return self.way.startswith("to ")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Counts:
-    """The numbers of tasks in each state, and of live listeners."""
-
-    pending: int
-    waiting: int
-    """Tasks that are due and wait for a slot, for a start of a rate, or for the end of a hold."""
-    paused: int
-    running: int
-    succeeded: int
-    failed: int
-    cancelled: int
-    overdue: int
-    """Pending tasks whose due time has passed."""
-    listeners: int
-    """Listeners that sent a heartbeat within the last lease."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Partitions that could not be asked: their tasks are not counted."""
-    moving: Moving | None = None
-    """The move of this database, from when one was begun."""
-
-    @property
-    def unfinished(self) -> int:
-        """The tasks that are not finished."""
-        return self.pending + self.waiting + self.paused + self.running
-
-
-def texts_of(left_out: Iterable[LeftOut]) -> list[str]:
-    """For each reason, which partitions an answer leaves out."""
-    tags = defaultdict[tuple[str, str], list[str]](list)
-    for one in left_out:
-        tags[one.why, one.error].append(one.tag)
-    return [
-        f"{'partition' if len(some) == 1 else 'partitions'} {' '.join(some)}, {why}: {fault}"
-        for (why, fault), some in tags.items()
-    ]
 
 
 def from_ms(ms: int) -> datetime:

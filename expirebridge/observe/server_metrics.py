@@ -10,9 +10,10 @@ from prometheus_client.registry import Collector
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks
+from expirebridge.model.answers import Counts, Moving
 from expirebridge.model.group import Group
 from expirebridge.model.lanes import Lane, limit_name_of
-from expirebridge.model.task import Counts, Moving, State
+from expirebridge.model.task import State
 from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings

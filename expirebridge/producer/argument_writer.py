@@ -7,7 +7,7 @@ from expirebridge.model import keys
 from expirebridge.model.codec import Codec, encode_large, load_codec
 from expirebridge.store.commands.call import Outside, Steps
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import split_call
+from expirebridge.store.record_values import split_call
 
 if TYPE_CHECKING:
     from expirebridge.model.sealing import KeyRing

@@ -2,20 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expirebridge.errors import InvalidSetting, InvalidTask, PartitionsDiffer, PartlyDone
 from expirebridge.hooks import Hooks
 from expirebridge.model import keys
 from expirebridge.model.keys import TriggerKey, slot_of
 from expirebridge.model.partitions import MAX_PARTITIONS, PartitionLayout, is_count
-from expirebridge.model.task import Counts, State
+from expirebridge.model.task import State
 from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.producer.new_task import Func, call_of, is_private
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
-from expirebridge.store.commands import pages, partitions, producing
+from expirebridge.store import commands
+from expirebridge.store.commands import partitions
 from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_available
+
+if TYPE_CHECKING:
+    from expirebridge.model.answers import Counts
+    from expirebridge.store.commands.looking import TaskPage
+    from expirebridge.store.commands.pages import Pages
 
 
 class OperationGroup:
@@ -44,10 +50,10 @@ def task_pages(
     func: str | None = None,
     tag: str | None = None,
     group: str | None = None,
-) -> pages.Pages[producing.TaskPage]:
+) -> "Pages[TaskPage]":
     """A walk over the tasks that match."""
-    return pages.Pages(
-        lambda cursor: producing.list_page(
+    return commands.pages.Pages(
+        lambda cursor: commands.looking.list_page(
             state=state, func=func, tag=tag, group=group, cursor=cursor
         )
     )
@@ -95,7 +101,7 @@ class PartitionOperations(OperationGroup):
         """
         return partitions.read_partitions()
 
-    def list_partitions(self) -> Steps[list[Counts]]:
+    def list_partitions(self) -> Steps["list[Counts]"]:
         """Return what each partition holds, as `count` does for all of them together.
 
         One that cannot be asked has no tasks here, and its `left_out` says why.
@@ -103,9 +109,9 @@ class PartitionOperations(OperationGroup):
         count = yield from partitions.read_partitions()
         found = []
         for number in range(count):
-            call = producing.count(self._settings.lease)
+            call = commands.looking.count(self._settings.lease)
             counts = yield from at_if_available(call, number, fail_fast=True)
-            found.append(counts or producing.no_counts())
+            found.append(counts or commands.looking.no_counts())
         left_out = yield from LEFT_OUT
         for one in left_out:
             found[one.partition] = replace(found[one.partition], left_out=(one,))

@@ -11,7 +11,8 @@ from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.task import Change
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.producer.new_task import when_of
-from expirebridge.store.commands import lanes, producing
+from expirebridge.store import commands
+from expirebridge.store.commands import producing
 from expirebridge.store.commands.call import BATCH, Command, Steps, batches, only
 
 Progress = Callable[[Mapping[Change, int]], None]
@@ -172,7 +173,7 @@ class ChangingOperations(OperationGroup):
         Returns passed, unchanged (it has no slot, or has not ended) or not found. Raises
         InvalidTask for an illegal id.
         """
-        return lanes.let_pass(keys.check_id(id))
+        return commands.lanes.let_pass(keys.check_id(id))
 
     def weight(self, limit: str, tenant: object, weight: float) -> Command[None]:
         """Give a tenant of a fair limit so many turns for each one of the others.
@@ -185,7 +186,7 @@ class ChangingOperations(OperationGroup):
 
         if not isinstance(weight, int | float) or not 0.001 <= weight <= 1000:
             raise InvalidTask(f"weight={weight!r}: it must be a number, 0.001 to 1000")
-        return lanes.set_weight(limit, lane_value(tenant), weight)
+        return commands.lanes.set_weight(limit, lane_value(tenant), weight)
 
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None

@@ -1,17 +1,18 @@
 """The operation that gives a task other arguments."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expirebridge.errors import InvalidTask, ScriptFailed
 from expirebridge.model import keys
 from expirebridge.model.task import UNCLAIMED, Change, State, Task
 from expirebridge.producer.base import OperationGroup
 from expirebridge.settings import Settings
-from expirebridge.store.commands import editing
-from expirebridge.store.commands import fleet as fleet_commands
+from expirebridge.store import commands
 from expirebridge.store.commands.call import Steps
-from expirebridge.store.commands.editing import EditedTask
+
+if TYPE_CHECKING:
+    from expirebridge.store.commands.editing import EditedTask
 
 EDITABLE = frozenset({*UNCLAIMED, State.FAILED})
 """The states of tasks whose arguments can be edited."""
@@ -57,16 +58,16 @@ class EditingOperations(OperationGroup):
         if args is None and kwargs is None:
             raise InvalidTask("give args, kwargs, or both: what you do not give stays as it is")
         while True:
-            found = yield from editing.read_task(id, self._settings.key_ring)
+            found = yield from commands.editing.read_task(id, self._settings.key_ring)
             if found is None or found.task.state not in EDITABLE:
-                change = yield from editing.edit(id, None, b"")
+                change = yield from commands.editing.edit(id, None, b"")
                 checked = False
             elif expected is not None and not _is_as(expected, found.task):
                 return Change.UNCHANGED
             else:
                 new, checked = yield from check_edit(found, args, kwargs, self._settings)
                 stored = yield from self._writer.stored(found.task.func, id, new)
-                change = yield from editing.edit(id, found, stored)
+                change = yield from commands.editing.edit(id, found, stored)
             if change is not None:
                 unchecked = change is Change.EDITED and not checked
                 return Change.EDITED_UNCHECKED if unchecked else change
@@ -82,7 +83,7 @@ def _encoded(task: Task) -> bytes:
 
 
 def check_edit(
-    found: EditedTask,
+    found: "EditedTask",
     args: Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
     settings: Settings,
@@ -98,7 +99,7 @@ def check_edit(
     return encoded, (yield from _is_checked(found.task.func, encoded, settings.lease))
 
 
-def check_editable(found: EditedTask) -> None:
+def check_editable(found: "EditedTask") -> None:
     """Raise InvalidTask if a task cannot have other arguments at all, whatever its state."""
     id, func = found.task.id, found.task.func
     keys.check_func(func)
@@ -115,7 +116,7 @@ def check_editable(found: EditedTask) -> None:
 
 
 def _merged(
-    found: EditedTask, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+    found: "EditedTask", args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     if args is None or kwargs is None:
         try:
@@ -139,7 +140,7 @@ def _is_checked(func: str, encoded: bytes, lease: float) -> Steps[bool]:
     from expirebridge.handlers.fleet import believed  # noqa: PLC0415 - not for making tasks
 
     try:
-        fleet = yield from fleet_commands.read_fleet(lease)
+        fleet = yield from commands.fleet.read_fleet(lease)
     except ScriptFailed:
         return False
     shapes = {shapes[func] for shapes in believed(fleet).values() if func in shapes}

@@ -2,25 +2,23 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha1
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from expirebridge import handlers
 from expirebridge.errors import GroupDiffers, GroupNotFound, InvalidTask, TaskExists
-from expirebridge.handlers import Then
-from expirebridge.model.group import (
-    FOLLOW_UP,
-    ON_FAILED,
-    Group,
-    GroupListing,
-    OnFailed,
-    check_group,
-)
+from expirebridge.model.group_names import FOLLOW_UP, ON_FAILED, OnFailed, check_group
 from expirebridge.model.task import Outcome, State
 from expirebridge.producer.making import MakingOperations
 from expirebridge.producer.new_task import new_task
-from expirebridge.store.commands import groups
+from expirebridge.store import commands
 from expirebridge.store.commands.call import Argument, Command, Steps
 from expirebridge.store.commands.producing import MakeReply, NewTask
-from expirebridge.store.task_records import split_call
+from expirebridge.store.record_values import split_call
+
+if TYPE_CHECKING:
+    from expirebridge.handlers import Then
+    from expirebridge.model.group import Group, GroupListing
+    from expirebridge.store.commands.groups import MakeGroupCode, MakeGroupReply
 
 _NOT_OF_GROUPS = {"at": None, "id": None, "if_exists": "reject", "max_wait": None, "window": None}
 """Options of a `Then` that the follow-up of a group cannot have, and their defaults."""
@@ -34,10 +32,10 @@ class GroupOperations(MakingOperations):
         name: str,
         tasks: Iterable[Mapping[str, Any]] = (),
         *,
-        then: Then | None = None,
+        then: "Then | None" = None,
         on_failed: OnFailed = "wait",
         close: bool = True,
-    ) -> Steps[Group]:
+    ) -> Steps["Group"]:
         """Make tasks that belong together, and `then` when all of them have ended.
 
         Each task is a mapping of `make_task`'s arguments by their names, without `id` and
@@ -71,25 +69,25 @@ class GroupOperations(MakingOperations):
         follow_up = self._follow_up(name, then)
         yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
         begun = yield from self._begin(name, on_failed, members, follow_up)
-        if begun is not groups.MakeGroupCode.MADE:
+        if begun is not commands.groups.MakeGroupCode.MADE:
             group = yield from self._found(name)
             if group.closed:
                 return group
         yield from self._make_all(members)
         if close:
-            yield from groups.close_group(name)
+            yield from commands.groups.close_group(name)
         return (yield from self._found(name))
 
-    def close_group(self, name: str) -> Steps[Group]:
+    def close_group(self, name: str) -> Steps["Group"]:
         """Close a group: it takes no more members, and ends when all have ended.
 
         If they all have, its follow-up is due. Raises GroupNotFound, and InvalidTask for an illegal
         name.
         """
-        yield from groups.close_group(check_group(name))
+        yield from commands.groups.close_group(check_group(name))
         return (yield from self._found(name))
 
-    def cancel_group(self, name: str) -> Steps[Group]:
+    def cancel_group(self, name: str) -> Steps["Group"]:
         """Cancel a group: its follow-up at once, and then its members, 100 in each call.
 
         Running members are not attempted again. If this process dies on the way, the listeners go
@@ -98,18 +96,20 @@ class GroupOperations(MakingOperations):
         """
         check_group(name)
         keep = self._settings.keep_succeeded
-        while (yield from groups.cancel_group(name, keep=keep)) is groups.Cancelling.MORE:
+        while (
+            yield from commands.groups.cancel_group(name, keep=keep)
+        ) is commands.groups.Cancelling.MORE:
             pass
         return (yield from self._found(name))
 
-    def get_group(self, name: str) -> Command[Group | None]:
+    def get_group(self, name: str) -> Command["Group | None"]:
         """Return a group as it is now, or None. Raises InvalidTask for an illegal name.
 
         A group is forgotten a day after it has ended.
         """
-        return groups.get_group(check_group(name))
+        return commands.groups.get_group(check_group(name))
 
-    def list_groups(self, *, limit: int = 100) -> Steps[GroupListing]:
+    def list_groups(self, *, limit: int = 100) -> Steps["GroupListing"]:
         """Return up to `limit` groups: those that have not ended, then those that ended last.
 
         Raises InvalidTask unless `limit` is a whole number, at least 1.
@@ -122,20 +122,20 @@ class GroupOperations(MakingOperations):
 
     def _begin(
         self, name: str, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
-    ) -> Steps[groups.MakeGroupCode]:
+    ) -> Steps["MakeGroupCode"]:
         """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
         digest = self._digest_of(on_failed, members, then)
         if then is not None:
             then = yield from self._writer.write(then)
             self._announce([then])
-        begun = yield from groups.make_group(
+        begun = yield from commands.groups.make_group(
             name, on_failed=on_failed, definition=digest, count=len(members), then=then
         )
-        if begun.code is groups.MakeGroupCode.DIFFERS:
+        if begun.code is commands.groups.MakeGroupCode.DIFFERS:
             raise GroupDiffers(name)
-        if begun.code is groups.MakeGroupCode.TAKEN:
+        if begun.code is commands.groups.MakeGroupCode.TAKEN:
             raise TaskExists(name + FOLLOW_UP, "not finished")
-        if then is not None and begun.code is groups.MakeGroupCode.MADE:
+        if then is not None and begun.code is commands.groups.MakeGroupCode.MADE:
             self._made(then, _reply_of(then, begun))
             if self._unknown.warns:
                 yield from self._unknown.warn([split_call(then.call)[0]])
@@ -158,10 +158,10 @@ class GroupOperations(MakingOperations):
             digest.update(repr((then.call, then.when, fields_of(then))).encode())
         return digest.hexdigest()
 
-    def _follow_up(self, name: str, then: Then | None) -> NewTask | None:
+    def _follow_up(self, name: str, then: "Then | None") -> NewTask | None:
         if then is None:
             return None
-        if not isinstance(then, Then):
+        if not isinstance(then, handlers.Then):
             raise InvalidTask(f"then={then!r:.60}: give a Then, such as Then(close, [order], '3d')")
         for option, default in _NOT_OF_GROUPS.items():
             if then.options[option] != default:
@@ -175,14 +175,14 @@ class GroupOperations(MakingOperations):
             raise InvalidTask(f"then: {error}") from None
         return new._replace(id=name + FOLLOW_UP, drawn=False)
 
-    def _found(self, name: str) -> Steps[Group]:
-        group = yield from groups.get_group(name)
+    def _found(self, name: str) -> Steps["Group"]:
+        group = yield from commands.groups.get_group(name)
         if group is None:
             raise GroupNotFound(name)
         return group
 
 
-def _reply_of(then: NewTask, begun: groups.MakeGroupReply) -> MakeReply:
+def _reply_of(then: NewTask, begun: "MakeGroupReply") -> MakeReply:
     """The reply about a follow-up, as if `make_task` had made it."""
     return MakeReply(
         outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,

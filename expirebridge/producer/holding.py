@@ -3,16 +3,19 @@
 import os
 import socket
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, check_aware, seconds_of
-from expirebridge.model.hold import Hold
 from expirebridge.model.task import to_ms
 from expirebridge.producer.base import OperationGroup
 from expirebridge.producer.new_task import Named, name_of
-from expirebridge.store.commands import holds
+from expirebridge.store import commands
 from expirebridge.store.commands.call import Command, Steps
+
+if TYPE_CHECKING:
+    from expirebridge.model.hold import Hold
 
 LONGEST_TEXT = 1000
 """In characters: each claim reads the holds of the tasks that it looks at."""
@@ -42,7 +45,7 @@ class HoldingOperations(OperationGroup):
         """
         name = self._name_of(func, tag)
         ends = None if until is None else to_ms(check_aware(until, name="until"))
-        well = yield from holds.put_hold(
+        well = yield from commands.holds.put_hold(
             name,
             until=ends,
             reason=_checked(reason, name="reason"),
@@ -68,13 +71,13 @@ class HoldingOperations(OperationGroup):
         name = self._name_of(func, tag)
         over = 0.0 if spread is None else seconds_of(spread, name="spread")
         # Asked before, so that a release that is sent again has the same answer.
-        was_there = any(one.name == name for one in (yield from holds.list_holds()))
-        yield from holds.release_hold(name, spread=over)
+        was_there = any(one.name == name for one in (yield from commands.holds.list_holds()))
+        yield from commands.holds.release_hold(name, spread=over)
         return was_there
 
-    def holds(self) -> Command[list[Hold]]:
+    def holds(self) -> Command["list[Hold]"]:
         """Return the holds, by name, with those that other clients set."""
-        return holds.list_holds()
+        return commands.holds.list_holds()
 
     def _name_of(self, func: Named | None, tag: str | None) -> str:
         """The field of a hold in the hash `holds`."""

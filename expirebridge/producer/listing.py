@@ -10,9 +10,10 @@ from functools import partial
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer
+from expirebridge.model.answers import LeftOut, Listing
 from expirebridge.model.sealing import KeyRing
-from expirebridge.model.task import LeftOut, Listing, State, Task, to_ms
-from expirebridge.store.commands import producing
+from expirebridge.model.task import State, Task, to_ms
+from expirebridge.store.commands import looking
 from expirebridge.store.commands.call import BATCH, LEFT_OUT, PARTITIONS, Steps, at_if_available
 from expirebridge.store.commands.pages import BEGINNING
 
@@ -274,7 +275,7 @@ def _find(
 def _read(
     source: Source, wanted: TaskFilter, number: int, count: int, cursor: str
 ) -> Steps[PageChunk[Task] | None]:
-    call = producing.list_page(
+    call = looking.list_page(
         state=source, func=wanted.func, tag=wanted.tag, group=wanted.group, cursor=cursor,
         count=rows_of_each(count), key_ring=wanted.key_ring,
     )  # fmt: skip

@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
-from expirebridge.model.group import check_group
-from expirebridge.model.reason import Reason
-from expirebridge.model.task import Counts, LimitListing, Listing, State, Task, to_ms
+from expirebridge.model.group_names import check_group
+from expirebridge.model.task import State, Task, to_ms
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
-from expirebridge.store.commands import producing
+from expirebridge.store import commands
 from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps
+
+if TYPE_CHECKING:
+    from expirebridge.model.answers import Counts, LimitListing, Listing
+    from expirebridge.model.reason import Reason
 
 MAX_LANES = 1000
 """Most lanes that one call reads, which takes the server some milliseconds."""
@@ -26,9 +30,9 @@ class LookingOperations(OperationGroup):
 
         Finished tasks are forgotten after a while: see `docs/reference/states.md`.
         """
-        return producing.get(keys.check_id(id), self._settings.key_ring)
+        return commands.looking.get(keys.check_id(id), self._settings.key_ring)
 
-    def why(self, id: str) -> Steps[Reason | None]:
+    def why(self, id: str) -> Steps["Reason | None"]:
         """Return why the task of this id has not run, or what became of it; None if there is none.
 
         The listeners are asked only about a task that waits for one. Raises InvalidTask for an
@@ -50,7 +54,7 @@ class LookingOperations(OperationGroup):
         failed_since: datetime | None = None,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> Steps[Listing]:
+    ) -> Steps["Listing"]:
         """Return up to `limit` tasks of a state, tag or group; waiting ones soonest first.
 
         `due_before` asks for tasks that are due earlier, `failed_since` for those that failed at
@@ -99,27 +103,25 @@ class LookingOperations(OperationGroup):
         )
         return find(sources, place, wanted_tasks)
 
-    def count(self) -> Steps[Counts]:
+    def count(self) -> Steps["Counts"]:
         """Return how many tasks are in each state, and how many listeners are live.
 
         Partitions that cannot be asked are left out, and named in `left_out`.
         """
-        counts = yield from producing.count(self._settings.lease)
+        counts = yield from commands.looking.count(self._settings.lease)
         left_out = yield from LEFT_OUT
         return replace(counts, left_out=left_out) if left_out else counts
 
-    def limits(self, *, lanes: int = 20) -> Steps[LimitListing]:
+    def limits(self, *, lanes: int = 20) -> Steps["LimitListing"]:
         """Return the limits that listeners declared, and the lanes in which most tasks are.
 
         At most `lanes` of them, the fullest first: how many tasks have a slot, how many wait, and
         since when the first of these is due. Raises InvalidTask unless `lanes` is from 1 to 1000.
         Partitions that cannot be asked are left out, and named in `left_out`.
         """
-        from expirebridge.store.commands.lanes import read_limits  # noqa: PLC0415 - not for making tasks
-
         if type(lanes) is not int or not 1 <= lanes <= MAX_LANES:
             raise InvalidTask(f"lanes={lanes!r}: it must be a whole number, 1 to {MAX_LANES:,}")
-        found = yield from read_limits(lanes)
+        found = yield from commands.lanes.read_limits(lanes)
         left_out = yield from LEFT_OUT
         return replace(found, left_out=left_out) if left_out else found
 

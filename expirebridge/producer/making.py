@@ -20,7 +20,7 @@ from expirebridge.errors import (
 )
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, seconds_of
-from expirebridge.model.group import MOST_MEMBERS, check_group, member_id
+from expirebridge.model.group_names import MOST_MEMBERS, check_group, member_id
 from expirebridge.model.log_fields import event
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec
@@ -35,7 +35,8 @@ from expirebridge.producer.new_task import (
     refuse_repeated_ids,
     with_available_id,
 )
-from expirebridge.store.commands import groups, producing
+from expirebridge.store import commands
+from expirebridge.store.commands import producing
 from expirebridge.store.commands.call import (
     PARTITIONS,
     UNAVAILABLE,
@@ -43,7 +44,7 @@ from expirebridge.store.commands.call import (
     Steps,
     wait_for_failover,
 )
-from expirebridge.store.task_records import args_of, split_call
+from expirebridge.store.record_values import args_of, split_call
 
 logger = logging.getLogger("expirebridge")
 
@@ -145,7 +146,7 @@ class MakingOperations(OperationGroup):
         new = self._checked(tasks) if group is None else self._members(check_group(group), tasks)
         yield from self._refuse_unknown(new)
         if group is not None and new:
-            first = yield from groups.reserve_members(group, len(new))
+            first = yield from commands.groups.reserve_members(group, len(new))
             if isinstance(first, producing.NoMember):
                 raise _no_member(group, first)
             new = [

@@ -7,13 +7,15 @@ from datetime import datetime, timedelta
 
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
-from expirebridge.model.group import Group, group_of
+from expirebridge.model.group import Group
+from expirebridge.model.group_names import group_of
+from expirebridge.model.history import HistoryEntry
 from expirebridge.model.lacking import NOT_OPENED, Lacking
 from expirebridge.model.lanes import HOLD, DeclaredLimit, QueuePlace
 from expirebridge.model.reason import Reason
-from expirebridge.model.task import HistoryEntry, State, Task, from_ms, to_ms
+from expirebridge.model.task import State, Task, from_ms, to_ms
 from expirebridge.settings import Settings
-from expirebridge.store.commands import fleet, groups, producing
+from expirebridge.store.commands import fleet, groups, looking
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.circumstances import (
     NO_TTL,
@@ -88,7 +90,7 @@ def find_situation(id: str, settings: Settings) -> Steps[Situation | None]:
     if not _needs_listener(found):
         return Situation(found, group=group)
     known = yield from fleet.read_fleet(lease)
-    counts = yield from producing.count(lease)
+    counts = yield from looking.count(lease)
     return Situation(found, Listeners(known, counts.running), group)
 
 

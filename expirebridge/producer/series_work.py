@@ -29,7 +29,7 @@ from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 from expirebridge.series.ticks import first_after
 from expirebridge.settings import HandlersPlace, Settings
-from expirebridge.store.commands import producing
+from expirebridge.store.commands import looking
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import (
     BATCH,
@@ -181,11 +181,11 @@ class SeriesWork:
     def run(self, id: str) -> Steps[Task | None]:
         """Make a tick that is due now, and read it."""
         tick = yield from series_commands.run_series(check_series_id(id))
-        return None if tick is None else (yield from producing.get(tick, self._key_ring))
+        return None if tick is None else (yield from looking.get(tick, self._key_ring))
 
     def prune(self) -> Steps[Sequence[str]]:
         """Find all series that no listener declares any more, then remove them."""
-        counts = yield from producing.count(self._lease)
+        counts = yield from looking.count(self._lease)
         if not counts.listeners:
             return []
         orphans: list[str] = []

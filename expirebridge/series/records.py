@@ -8,8 +8,8 @@ from expirebridge.model import keys
 from expirebridge.model.schedule import Schedule, SeriesSpec, schedule_from_json
 from expirebridge.store.commands.call import Argument
 from expirebridge.store.commands.series import NewSeries
+from expirebridge.store.record_values import split_call
 from expirebridge.store.series_records import StoredSeries
-from expirebridge.store.task_records import split_call
 
 _OF_TICKS = ("tags", "retry", "timeout", "misfire")
 

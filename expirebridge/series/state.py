@@ -7,15 +7,16 @@ from enum import StrEnum
 from typing import Any, Self
 
 from expirebridge.errors import InvalidTask
+from expirebridge.model.answers import LeftOut
 from expirebridge.model.durations import human
 from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.schedule import Schedule
 from expirebridge.model.sealing import KeyRing
-from expirebridge.model.task import UNCLAIMED, LeftOut, State, from_ms, to_ms
+from expirebridge.model.task import UNCLAIMED, State, from_ms, to_ms
 from expirebridge.series.records import read_schedule
-from expirebridge.store import task_records
+from expirebridge.store import record_values
+from expirebridge.store.record_values import args_of, split_call
 from expirebridge.store.series_records import NEVER, StoredSeries
-from expirebridge.store.task_records import args_of, split_call
 
 
 class SeriesOutcome(StrEnum):
@@ -102,7 +103,7 @@ class Series:
             args=args,
             kwargs=kwargs,
             schedule=_schedule(stored),
-            tags=task_records.words(stored.record.get("tags", b"")),
+            tags=record_values.words(stored.record.get("tags", b"")),
             declared="declared" in stored.record,
             carriers=stored.carriers,
             created=_moment(stored.whole("made")),
@@ -112,7 +113,7 @@ class Series:
             behind=timedelta(milliseconds=max(now - stored.place, 0)),
             paused=_moment(stored.whole("paused")),
             over=stored.place >= NEVER and "paused" not in stored.record,
-            last=_moment(task_records.whole((last_id or "").rpartition("@")[2].encode())),
+            last=_moment(record_values.whole((last_id or "").rpartition("@")[2].encode())),
             last_id=last_id,
             began=_moment(stored.whole("began")),
             late=None if late is None else timedelta(milliseconds=late),

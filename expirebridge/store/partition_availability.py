@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from expirebridge import errors
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.task import LeftOut
 from expirebridge.store.commands.call import Runnable
+
+if TYPE_CHECKING:
+    from expirebridge.model.answers import LeftOut
 
 UNAVAILABLE_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
 """The errors of an unavailable partition."""
@@ -42,8 +44,10 @@ class UnavailablePartitions:
 
     def note(
         self, layout: PartitionLayout, number: int, fault: errors.ServerError, node: object
-    ) -> LeftOut:
+    ) -> "LeftOut":
         """Record that a partition is unavailable, at this node."""
+        from expirebridge.model.answers import LeftOut  # noqa: PLC0415 - rare
+
         own = layout.prefix_of(number)
         node = node or self.node_of(layout, number)  # it was not known before it was asked
         of_node = isinstance(fault, errors.ServerUnreachable)
@@ -67,7 +71,7 @@ class UnavailablePartitions:
             for key in self._keys(layout, number):
                 self._faults.pop(key, None)
 
-    def left_out(self, layout: PartitionLayout) -> tuple[LeftOut, ...]:
+    def left_out(self, layout: PartitionLayout) -> "tuple[LeftOut, ...]":
         """The partitions that are left out of answers at present."""
         found = [one for (of, _), one in list(self._left_out.items()) if of == layout]
         return tuple(sorted(found, key=lambda one: one.partition))

@@ -5,20 +5,22 @@ Which these are is decided once, in `Routing`.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import redis
 import redis.asyncio
 
 from expirebridge.errors import ServerError
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.task import LeftOut
 from expirebridge.store.client import AsyncStore, Database, Store, WrongPartitionCount
 from expirebridge.store.commands.call import Runnable
 from expirebridge.store.commands.partitions import read_partitions
 from expirebridge.store.partition_availability import Request
 from expirebridge.store.routing import Routing
 from expirebridge.store.stepping import drive, drive_async
+
+if TYPE_CHECKING:
+    from expirebridge.model.answers import LeftOut
 
 T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)
@@ -52,7 +54,7 @@ class _Stores(Generic[S]):
         return self._routing.layout
 
     @property
-    def left_out(self) -> tuple[LeftOut, ...]:
+    def left_out(self) -> "tuple[LeftOut, ...]":
         """The partitions that are missing from the latest answers."""
         return self._routing.unavailable.left_out(self.layout)
 

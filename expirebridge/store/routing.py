@@ -7,12 +7,11 @@ In a cluster, a partition in which nothing was written yet has no number: the ot
 """
 
 from copy import copy
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from expirebridge import errors
 from expirebridge.model.keys import slot_of
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
-from expirebridge.model.task import LeftOut
 from expirebridge.store import script_loader
 from expirebridge.store.commands.call import (
     LEFT_OUT,
@@ -41,6 +40,9 @@ from expirebridge.store.partition_availability import (
 )
 from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
 from expirebridge.store.stepping import expand
+
+if TYPE_CHECKING:
+    from expirebridge.model.answers import LeftOut
 
 T = TypeVar("T")
 
@@ -109,7 +111,7 @@ class _Run:
         self._routing = routing
         self._unavailable, self._partition_count = routing.unavailable, routing.partition_count
         self._spread = routing.spread
-        self._left_out = dict[int, LeftOut]()
+        self._left_out: dict[int, LeftOut] = {}
         self._corrections = 0
         self._nodes = dict[int, object]()
         """The node of each partition at its last request: it may have moved since."""

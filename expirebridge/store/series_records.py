@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.model.task import State
-from expirebridge.store.task_records import text, whole
+from expirebridge.store.record_values import text, whole
 
 _NAMES = (
     "call", "args", "spec", "fingerprint", "declared", "made", "tick", "due", "tzdata", "paused",

@@ -7,20 +7,31 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from expirebridge.model.codec import encoded_in
-from expirebridge.model.keys import IN_RECORD, decode_args
+from expirebridge.model.history import HistoryEntry
+from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.lateness import LateCause, Lateness
 from expirebridge.model.sealing import (
     MARK,
     Content,
     KeyRing,
     NotOpened,
-    key_of,
     note_of,
     replace_in_history,
 )
-from expirebridge.model.task import HistoryEntry, State, Task, from_ms
+from expirebridge.model.task import State, Task, from_ms
 from expirebridge.store.lane_records import place_from
+from expirebridge.store.record_values import (
+    args_of,
+    call_of,
+    first_moment,
+    json,
+    moment,
+    number,
+    opened,
+    text,
+    whole,
+    words,
+)
 
 # Reads what happened to a task out of its record.
 
@@ -119,54 +130,6 @@ def _last_listener(record: Mapping[str, bytes]) -> str | None:
     """The listener of the last attempt, if there was one; see wire-protocol.md for the fields."""
     token = record.get("token") or record.get("settled")
     return listener_of(text(token)) if token and "started" in record else None
-
-
-# Readers of single values of a record. An unreadable one gives None: bad data stops no reader.
-
-
-def text(raw: bytes) -> str:
-    """Decode any bytes as text."""
-    return raw.decode(errors="backslashreplace")
-
-
-def words(raw: bytes) -> tuple[str, ...]:
-    """The words of a text with spaces."""
-    return tuple(raw.decode(errors="backslashreplace").split())
-
-
-def number(raw: bytes) -> float | None:
-    """Any number."""
-    try:
-        return float(raw)
-    except ValueError:
-        return None
-
-
-def whole(raw: bytes) -> int | None:
-    """A whole number."""
-    try:
-        return int(raw)
-    except ValueError:
-        return None
-
-
-def moment(raw: bytes) -> datetime | None:
-    """Milliseconds since 1970 as a time."""
-    ms = whole(raw)
-    return from_ms(ms) if ms is not None else None
-
-
-def first_moment(raw: bytes) -> datetime | None:
-    """The first of some times, in milliseconds since 1970."""
-    return moment(raw.partition(b" ")[0])
-
-
-def json(raw: bytes) -> Any:
-    """JSON, or else text."""
-    try:
-        return orjson.loads(raw)
-    except ValueError:
-        return text(raw)
 
 
 # The fields of a task's record, each once: how it is shown, claimed and exported.
@@ -343,44 +306,6 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     )
 
 
-def args_of(
-    stored: bytes, id: str = "", key_ring: KeyRing | None = None
-) -> tuple[list[Any], dict[str, Any]]:
-    """Read arguments to be looked at; what cannot be read is shown as it is.
-
-    What a codec made is not decoded, and what is sealed is opened only with its key: one argument
-    says so instead.
-    """
-    if stored.startswith(MARK):
-        body = stored.partition(b" ")[0]
-        try:
-            stored = opened(body, id, Content.ARGUMENTS, key_ring)
-        except NotOpened:
-            return [note_of(body)], {}
-    try:
-        return decode_args(stored)
-    except ValueError:
-        return [_encoded(stored) or text(stored)], {}
-
-
-def _encoded(stored: bytes) -> str:
-    """What is shown in place of what a codec made."""
-    try:
-        encoded = encoded_in(stored)
-    except ValueError:
-        return ""
-    return "" if encoded is None else f"(encoded, {len(encoded):,} bytes)"
-
-
-def opened(stored: bytes, id: str, content: Content, key_ring: KeyRing | None) -> bytes:
-    """Open what was sealed. Raises NotOpened, also without keys."""
-    if key_ring is None:
-        name = key_of(stored)
-        fault = "damaged" if name is None else f"sealed with key {name}, and there are no keys here"
-        raise NotOpened(f"it is {fault}")
-    return key_ring.open(stored, id, content)
-
-
 def error_of(stored: bytes, id: str, key_ring: KeyRing | None) -> bytes:
     """An error, opened if it is sealed and there is its key; else a note in its place."""
     if not stored.startswith(MARK):
@@ -434,15 +359,3 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
         listener=_last_listener(record),
         **shown(record),
     )
-
-
-def call_of(record: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """The function and the arguments of a record, wherever these are."""
-    func, inline = split_call(record.get("call", b""))
-    return func, record.get("args", inline) if inline == IN_RECORD else inline
-
-
-def split_call(call: bytes) -> tuple[str, bytes]:
-    """Take a record's call apart: the function's name, and the arguments or `@`."""
-    func, _, args = call.partition(b"?")
-    return text(func), args

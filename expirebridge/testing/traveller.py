@@ -22,7 +22,7 @@ from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.model.group import group_of
+from expirebridge.model.group_names import group_of
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks

@@ -7,8 +7,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import GroupNotFound, InvalidTask
-from expirebridge.model.group import Group, GroupState, check_group
-from expirebridge.model.task import State, texts_of
+from expirebridge.model.answers import texts_of
+from expirebridge.model.group import Group, GroupState
+from expirebridge.model.group_names import check_group
+from expirebridge.model.task import State
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.context import PageContext, redirect

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask
+from expirebridge.model.answers import texts_of
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.lanes import without_value
-from expirebridge.model.task import texts_of
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.producer.holding import LONGEST_TEXT
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form

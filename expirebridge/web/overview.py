@@ -15,10 +15,11 @@ from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.sealed import check_opened
 from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.model.answers import Counts, LeftOut, texts_of
 from expirebridge.model.durations import human
 from expirebridge.model.lateness import words_of
 from expirebridge.model.objective import ObjectiveResult
-from expirebridge.model.task import Counts, LeftOut, State, texts_of, to_ms
+from expirebridge.model.task import State, to_ms
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.store.commands import inspection
 from expirebridge.store.commands.inspection import (

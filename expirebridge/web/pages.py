@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.model import keys
+from expirebridge.model.answers import texts_of
 from expirebridge.model.lanes import QueuePlace, without_value
 from expirebridge.model.reason import Reason
-from expirebridge.model.task import UNCLAIMED, Task, texts_of
+from expirebridge.model.task import UNCLAIMED, Task
 from expirebridge.producer.reasons import Situation
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect

@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
-from expirebridge.model.task import UNCLAIMED, LeftOut, State, Task, to_ms
+from expirebridge.model.answers import LeftOut
+from expirebridge.model.task import UNCLAIMED, State, Task, to_ms
 from expirebridge.producer.listing import (
     LAST_RANK,
     PageChunk,
@@ -22,7 +23,7 @@ from expirebridge.producer.listing import (
 )
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands import inspection, producing
+from expirebridge.store.commands import inspection, looking
 from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_available
 from expirebridge.store.commands.inspection import CountsBefore
 from expirebridge.store.commands.pages import BEGINNING, Pages
@@ -255,7 +256,7 @@ def _read(
     search: Search, number: int, count: int, last: int | None, cursor: str
 ) -> Steps[PageChunk[Task] | None]:
     rows = rows_of_each(count)
-    call = producing.list_page(
+    call = looking.list_page(
         state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
         count=rows if last is None else min(rows, last - int(cursor)),
     )  # fmt: skip
@@ -393,8 +394,8 @@ def _find(
         cursor = str(first)
     chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
 
-    def read(cursor: str) -> Command[producing.TaskPage]:
-        return producing.list_page(
+    def read(cursor: str) -> Command[looking.TaskPage]:
+        return looking.list_page(
             state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
             count=chunk if last is None else min(chunk, last - int(cursor)),
         )  # fmt: skip

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask, LedgerError
+from expirebridge.model.answers import texts_of
 from expirebridge.model.schedule import check_series_id
-from expirebridge.model.task import State, Task, texts_of, to_ms
+from expirebridge.model.task import State, Task, to_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing

@@ -10,7 +10,7 @@ from expirebridge import AsyncBridge, Change, Discard, Retry, State
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from tests.kit.steps import age, beating, claim, new, settle, state_of
 from tests.kit.witness import Witness, listening
 
@@ -145,7 +145,7 @@ def test_an_id_in_a_set_that_its_record_does_not_name_is_taken_out(
     assert state_of(store, "waits") is State.PENDING
     assert client.zscore("expirebridge:running", "waits") is None
     assert client.zscore("expirebridge:succeeded", "waits") is None
-    lost = store.run(producing.get("lost"))
+    lost = store.run(looking.get("lost"))
     assert lost is not None
     assert (lost.state, lost.error) == (State.FAILED, "its record named the state succeeded")
 

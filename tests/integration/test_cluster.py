@@ -45,6 +45,7 @@ from expirebridge.store.commands import (
     fleet,
     forecasting,
     inspection,
+    looking,
     migration,
     pages,
     partitions,
@@ -223,7 +224,7 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
             assert cluster.client.hget(f"{prefix}:meta", "partitions") == b"16"
             assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
         with pytest.raises(PartitionsDiffer):
-            Store(cluster.client, prefix=prefix, partitions=8).run(producing.get(id))
+            Store(cluster.client, prefix=prefix, partitions=8).run(looking.get(id))
         assert store.run(reconciling.check_keys([made.key], SETTINGS)).found == []
     assert cluster.client.keys("expirebridge*") == []
 

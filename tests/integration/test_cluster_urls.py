@@ -29,7 +29,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
-from expirebridge.store.commands import producing
+from expirebridge.store.commands import looking, producing
 from expirebridge.store.commands.call import command
 from tests.kit.cluster import PREFIX, TAG, Cluster
 from tests.kit.colours import Ask, asking_one
@@ -117,7 +117,7 @@ def test_a_dead_primary_without_a_successor_is_named(
     try:
         words = rf"no answer from {HOST}:{primary.port}, which the cluster names for slot {slot}"
         with pytest.raises(ServerUnreachable, match=words) as raised:
-            probe.run(producing.count(10))
+            probe.run(looking.count(10))
         # Its address is right: it answered there.
         assert "it answered before" in str(raised.value)
         assert "announce" not in str(raised.value)
@@ -159,7 +159,7 @@ def test_nothing_is_written_while_a_slot_is_moved_key_by_key(
     bridge.make_task("mail.send", [1], "1h", id="a")
     keys = cluster.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot)
     cluster.begin_move(slot, target, keys=keys // 2)
-    for call in (producing.cancel(["a"], keep=60), producing.get("a"), producing.count(10)):
+    for call in (producing.cancel(["a"], keep=60), looking.get("a"), looking.count(10)):
         with pytest.raises(SlotMoving, match=rf"slot {slot} is being moved from .*:{source.port}"):
             probe.run(call)
     assert cluster.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot) == keys - keys // 2

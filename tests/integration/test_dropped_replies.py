@@ -60,6 +60,7 @@ from expirebridge.store.commands import (
     fleet,
     forecasting,
     inspection,
+    looking,
     migration,
     pages,
     producing,
@@ -1133,8 +1134,8 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
         mover.begin()
         assert mover.run()
         assert mover.moved.tasks == 2 or script == "receive_batch"
-        assert target.run(producing.count(10)).pending == 2
-        assert source.run(producing.count(10)).pending == 0
+        assert target.run(looking.count(10)).pending == 2
+        assert source.run(looking.count(10)).pending == 0
         assert [hold.name for hold in target.run(list_holds())] == ["func other.call"]
     assert proxy.cuts == {script: 2}
 

@@ -15,7 +15,15 @@ from expirebridge.model.keys import MAX_ARGS, MAX_ARGS_IN_KEY
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, editing, fleet, migration, producing, reconciling
+from expirebridge.store.commands import (
+    claiming,
+    editing,
+    fleet,
+    looking,
+    migration,
+    producing,
+    reconciling,
+)
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.lanes import declare_limits
 from expirebridge.store.commands.reconciling import EventKind
@@ -43,7 +51,7 @@ def edit(store: Store, args: list[Any], id: str = "a") -> Change:
 
 
 def get(store: Store, id: str = "a") -> Task:
-    task = store.run(producing.get(id))
+    task = store.run(looking.get(id))
     assert task is not None
     return task
 
@@ -222,7 +230,7 @@ def test_events_of_the_old_key_that_come_late_are_of_no_task(
     for heard in EventKind:
         hear(store, heard)
     assert client.hgetall(RECORD) == before
-    assert store.run(producing.count(10)).unfinished == 1
+    assert store.run(looking.count(10)).unfinished == 1
 
 
 def test_a_task_with_the_name_of_another_gets_one_of_its_own(
@@ -232,7 +240,7 @@ def test_a_task_with_the_name_of_another_gets_one_of_its_own(
     store.run(producing.make([new("a", HOUR, call=b"other.func?[]")]))
     client.set(KEY, "", px=HOUR)
     hear(store, EventKind.LIVE)
-    page = store.run(producing.list_page(state=State.PENDING, cursor="0"))
+    page = store.run(looking.list_page(state=State.PENDING, cursor="0"))
     [foreign] = {task.id for task in page.tasks} - {"a"}
     assert get(store, foreign).key == KEY
     end = end_of(client, KEY)
@@ -255,10 +263,10 @@ def test_a_foreign_task_that_has_the_new_key_makes_way(
             [reconciling.KeyEvent(NEW, "a", b"mail.send?[2]", EventKind.LIVE)], Settings()
         )
     )
-    assert store.run(producing.count(10)).unfinished == 2
+    assert store.run(looking.count(10)).unfinished == 2
     end = end_of(client, KEY)
     edit(store, [2])
-    assert store.run(producing.count(10)).unfinished == 1
+    assert store.run(looking.count(10)).unfinished == 1
     assert is_same(end_of(client, NEW), end)
     check_invariant(read(client), set())
 

@@ -26,7 +26,7 @@ from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import AsyncStore
-from expirebridge.store.commands import producing
+from expirebridge.store.commands import looking as looking_calls
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.witness import Witness, listening, logged
@@ -279,7 +279,7 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
     """Its task may have run, and have been forgotten: it would be taken for another client's."""
     monkeypatch.setattr(reconciler, "STALE_AFTER", 0.0)
     await until_stale(async_store, settings)
-    assert await async_store.run(producing.get("gone")) is None
+    assert await async_store.run(looking_calls.get("gone")) is None
 
 
 async def test_an_event_that_nobody_could_look_at_in_time_is_not_believed(
@@ -372,9 +372,9 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     finally:
         role.cancel()
         await doorbell.aclose()
-    counts = await async_store.run(producing.count(10))
+    counts = await async_store.run(looking_calls.count(10))
     assert counts.pending == 1
-    assert await async_store.run(producing.get("news")) is not None
+    assert await async_store.run(looking_calls.get("news")) is not None
 
 
 async def test_timers_that_scripts_set_are_not_looked_at(

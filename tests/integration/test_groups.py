@@ -30,7 +30,7 @@ from expirebridge import (
 )
 from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
-from expirebridge.model.group import OnFailed
+from expirebridge.model.group_names import OnFailed
 from expirebridge.model.keys import parse_key
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings

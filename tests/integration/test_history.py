@@ -10,7 +10,7 @@ import redis
 from expirebridge import HistoryEntry
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import EventKind
@@ -21,7 +21,7 @@ RECORD = "expirebridge:task:a"
 
 
 def history(store: Store) -> tuple[HistoryEntry, ...]:
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     return task.history
 

@@ -10,7 +10,7 @@ from expirebridge import Change
 from expirebridge.errors import ScriptFailed
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling, series
+from expirebridge.store.commands import claiming, looking, producing, reconciling, series
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weight
 from expirebridge.store.commands.reconciling import EventKind
@@ -221,7 +221,7 @@ def test_a_slot_that_nobody_takes_goes_to_the_next_after_a_lease(
     assert taken(store) == ["d"]
     end(store, "d")
     assert taken(store) == ["c"]
-    task = store.run(producing.get("c"))
+    task = store.run(looking.get("c"))
     assert task is not None
     assert task.error == "no listener took it while it had its slot"
 
@@ -233,7 +233,7 @@ def test_a_task_that_waits_too_long_fails(store: Store, client: redis.Redis) -> 
     client.hset(PREFIX + "task:b", "parked", 0)
     client.zadd(PREFIX + "waits", {"b": 0})
     store.run(reconciling.sweep(Settings()))
-    task = store.run(producing.get("b"))
+    task = store.run(looking.get("b"))
     assert task is not None
     assert (task.state, task.error) == (
         "failed", "waited longer than 300 s for a slot of mail.send"
@@ -698,7 +698,7 @@ def test_a_busy_lane_rests_and_others_go_on(store: Store, client: redis.Redis, a
     store.run(producing.make([new("a", -1, call=call, fields=fields)]))
     assert taken(store) == ["a"]
     assert busy(store, "a", 60) is Settled.DONE
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.attempt, task.snoozes, task.error) == ("pending", 0, 1, "429")
     assert 59 < seconds_until(client, "pending", "a") <= 60

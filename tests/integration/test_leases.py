@@ -6,7 +6,7 @@ import redis
 from expirebridge import State
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.steps import (
     age,
@@ -123,7 +123,7 @@ def test_a_task_that_lapsed_twice_is_claimed_alone_and_fails_after_the_third(
     age(client, "running", "poison", 1)
     sweep = store.run(reconciling.sweep(Settings()))
     assert (sweep.lapsed, sweep.failed) == ([], ["poison"])
-    task = store.run(producing.get("poison"))
+    task = store.run(looking.get("poison"))
     assert task is not None
     assert (task.state, "3 listeners died" in str(task.error)) == (State.FAILED, True)
 
@@ -135,7 +135,7 @@ def test_finished_tasks_are_forgotten_with_their_tags_when_their_time_is_over(
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"), Settlement("b", "t", "failed"))
     store.run(reconciling.sweep(Settings()))
-    assert store.run(producing.count(10)).succeeded == 1
+    assert store.run(looking.count(10)).succeeded == 1
     age(client, "succeeded", "a", 1)
     age(client, "failed", "b", 1)
     assert store.run(reconciling.sweep(Settings())).forgotten == 2
@@ -153,7 +153,7 @@ def test_more_succeeded_tasks_than_are_kept_are_forgotten_but_not_in_their_first
     for n in range(4):  # these ended 16 s ago
         age(client, "succeeded", f"a{n}", -3600 + 16)
     assert store.run(reconciling.sweep(settings)).forgotten == 3
-    assert store.run(producing.count(10)).succeeded == 2
+    assert store.run(looking.count(10)).succeeded == 2
 
 
 def test_a_sweep_is_bounded_and_says_when_there_is_more(store: Store, client: redis.Redis) -> None:

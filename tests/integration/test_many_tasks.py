@@ -15,7 +15,7 @@ from expirebridge.errors import ServerUnreachable
 from expirebridge.events import Event, Made, Making, NotMade
 from expirebridge.producer.new_task import random_id
 from expirebridge.store.client import AsyncStore, Store
-from expirebridge.store.commands import producing
+from expirebridge.store.commands import looking, producing
 from expirebridge.store.commands.call import CHUNK_TASKS, Command
 from tests.kit.proxy import Proxy
 from tests.kit.steps import new
@@ -88,7 +88,7 @@ async def test_whoever_is_interrupted_meanwhile_leaves_no_reply_behind(
             await run(
                 either_store, replace(producing.make([drawn(), drawn()]), meanwhile=interrupt)
             )
-        counts = await run(either_store, producing.count(10))
+        counts = await run(either_store, looking.count(10))
         assert counts.pending % 2 == 0
         assert counts.pending >= 2
 

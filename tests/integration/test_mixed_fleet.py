@@ -10,7 +10,7 @@ from expirebridge import State
 from expirebridge.model.lacking import Lacking
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet, inspection, producing
+from expirebridge.store.commands import claiming, fleet, inspection, looking, producing
 from expirebridge.store.commands.call import new_nonce
 from expirebridge.store.commands.claiming import Claim, Settled, Settlement, Walk
 from tests.kit.steps import age, beat_without_code, new, server_ms
@@ -168,7 +168,7 @@ def test_what_nobody_has_known_for_a_day_is_claimed_to_be_failed_by_who_really_k
     assert ids_of(claim(mixed, "aa", token="t")) == ["a"]
     unknown = Settlement("a", "t", "unknown", 15, "nobody")
     assert mixed.run(claiming.settle([unknown], Settings(), fingerprint="aa")) == [Settled.DONE]
-    task = mixed.run(producing.get("a"))
+    task = mixed.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.FAILED, "nobody")
 
@@ -471,7 +471,7 @@ def test_arguments_that_do_not_fit_wait_for_a_listener_that_knows_another_shape(
     assert (task.id, task.attempt) == ("a", 1)
     # The other refuses it as well: nobody is left.
     assert settle(mixed, "a", task.token, "unfit", "bb") is Settled.DONE
-    failed = mixed.run(producing.get("a"))
+    failed = mixed.run(looking.get("a"))
     assert failed is not None
     assert (failed.state, failed.error, failed.attempt) == (State.FAILED, "why", 1)
 
@@ -487,7 +487,7 @@ def test_arguments_that_do_not_fit_fail_at_once_if_nobody_knows_another_shape(
     if not claim(store, "aa", token="t").tasks:
         store.run(claiming.claim("t", Settings(), places=1, idle=True, fingerprint="aa"))
     assert settle(store, "a", "t", "unfit", "aa") is Settled.DONE
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.attempt) == (State.FAILED, 1)
     assert sum(span.failed for span in store.run(inspection.read_tally(spans=2, minutes=1))) == 1
@@ -502,7 +502,7 @@ def test_it_fails_at_once_when_all_that_could_take_it_are_gone(mixed: Store) -> 
     plain = claiming.claim("u", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(mixed.run(plain)) == ["a"]
     assert settle(mixed, "a", "u", "unfit", "aa") is Settled.DONE
-    task = mixed.run(producing.get("a"))
+    task = mixed.run(looking.get("a"))
     assert task is not None
     assert task.state is State.FAILED
 
@@ -534,6 +534,6 @@ def test_a_cancelled_task_does_not_wait_for_others(mixed: Store) -> None:
     claim(mixed, "aa", token="t")
     mixed.run(producing.cancel(["a"], keep=60))
     settle(mixed, "a", "t", "unfit", "aa")
-    task = mixed.run(producing.get("a"))
+    task = mixed.run(looking.get("a"))
     assert task is not None
     assert task.state is State.CANCELLED

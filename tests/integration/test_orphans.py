@@ -8,7 +8,7 @@ from expirebridge.hooks import End
 from expirebridge.listener.partition.reconciler import key_event_of
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import producing, reconciling
+from expirebridge.store.commands import looking, producing, reconciling
 from tests.kit.steps import beating, claim, new, server_ms, state_of
 from tests.kit.witness import Witness, listening, logged
 
@@ -101,7 +101,7 @@ def test_what_stands_in_no_set_and_is_no_record_is_kept_as_failed(
             client.hset("expirebridge:task:a", mapping={"call": "f.g?[]", "state": "odd"})
             reason = "its record named the state odd"
     assert scan(store).repaired == ["a"]
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.FAILED, reason)
     assert scan(store).repaired == []

@@ -11,7 +11,7 @@ from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import inspection, producing
+from expirebridge.store.commands import inspection, looking, producing
 from tests.kit.steps import new
 from tests.kit.witness import Witness, listening, logged
 
@@ -120,7 +120,7 @@ def test_a_task_is_made_whole_although_its_tag_s_set_was_overwritten(
 ) -> None:
     client.set("expirebridge:tag:x", "what")
     store.run(producing.make([new("a", 60_000, fields={"tags": "x"})]))
-    found = store.run(producing.get("a"))
+    found = store.run(looking.get("a"))
     assert found is not None
     assert (found.state, found.tags) == (State.PENDING, ("x",))
 

@@ -23,7 +23,7 @@ from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store import function_library
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, partitions, producing
+from expirebridge.store.commands import claiming, looking, partitions
 from expirebridge.store.commands.call import new_nonce
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.colours import asking
@@ -292,7 +292,7 @@ def test_a_lost_meta_is_that_of_the_other_partitions(
         # Neither a client that knows another number, nor one that asks for one partition.
         wrong = Store(client, prefix=LAYOUT.prefix_of(number), partitions=4)
         with pytest.raises(PartitionsDiffer):
-            wrong.run(producing.get(id))
+            wrong.run(looking.get(id))
         if broken:
             client.delete(key)  # as the doctor says
         stores[number].run(claiming.heartbeat("h:1:a", LEASE, [], code="c0de"))

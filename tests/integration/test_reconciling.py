@@ -12,7 +12,7 @@ from expirebridge.listener.partition import reconciler
 from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
@@ -67,7 +67,7 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
     assert adopt(store, echo) == [Adoption.KNOWN]
     store.run(claiming.settle([claiming.Settlement(task.id, "t", "succeeded")], Settings()))
     assert adopt(store, echo) == [Adoption.KNOWN]
-    assert store.run(producing.count(10)).pending == 0
+    assert store.run(looking.count(10)).pending == 0
 
 
 @pytest.mark.parametrize(("args", "finished"), [([2], False), ([3], False), ([3], True)])
@@ -146,7 +146,7 @@ def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
     store.run(claiming.settle([claiming.Settlement("a", "t", "failed", text="x")], Settings()))
     client.set("a:?f.g?[]", "", px=60_000)
     assert adopt(store, hint("a:?f.g?[]", "a", "f.g?[]")) == [Adoption.ADOPTED]
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.PENDING, None)
 
@@ -159,7 +159,7 @@ def test_a_key_whose_id_belongs_to_another_call_gets_an_id_of_its_own(
     first, second = hint("a:?f.g?[1]", "a", "f.g?[1]"), hint("a:?f.g?[2]", "a", "f.g?[2]")
     assert adopt(store, first, second) == [Adoption.ADOPTED, Adoption.ADOPTED]
     assert adopt(store, second, first) == [Adoption.KNOWN, Adoption.KNOWN]
-    other = store.run(producing.get(id_for_key(b"a:?f.g?[2]")))
+    other = store.run(looking.get(id_for_key(b"a:?f.g?[2]")))
     assert other is not None
     assert (other.args, other.key) == ([2], b"a:?f.g?[2]")
     # Its timer is the key that was set: a put-off of that key is followed.
@@ -191,7 +191,7 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
         if cursor == "0":
             break
     assert (found, alien) == ([b"new:?f.g?[]"], 1)
-    states = {id: store.run(producing.get(id)) for id in ("same", "sooner", "paused")}
+    states = {id: store.run(looking.get(id)) for id in ("same", "sooner", "paused")}
     assert [task.state for task in states.values() if task] == ["pending", "pending", "paused"]
     first = store.run(claiming.claim("t", Settings(), places=9, idle=True)).next_due
     assert first is not None
@@ -245,6 +245,6 @@ def test_a_name_that_takes_long_to_read_does_not_hold_the_server(
     huge = reconciler.key_event_of(name, EventKind.LIVE)
     assert huge is not None
     assert store.run(reconciling.adopt([huge], Settings())) == [Adoption.INVALID]
-    failed = store.run(producing.get(id_for_key(name)))
+    failed = store.run(looking.get(id_for_key(name)))
     assert failed is not None
     assert failed.state is State.FAILED

@@ -14,7 +14,7 @@ from expirebridge import AsyncBridge, Discard, Retry, Snooze, State, current_tas
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
-from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands import claiming, looking, producing
 from tests.kit.steps import found, new
 from tests.kit.witness import Witness, listening
 
@@ -316,7 +316,7 @@ async def test_an_unknown_function_fails_after_a_day(
     assert [task.id for task in claim.tasks] == ["a"]
     unknown = claiming.Settlement("a", "t", "unknown", 15, "no handler")
     await async_store.run(claiming.settle([unknown], settings))
-    read = await async_store.run(producing.get("a"))
+    read = await async_store.run(looking.get("a"))
     assert read is not None
     assert read.state is State.FAILED
 

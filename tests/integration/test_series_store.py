@@ -6,7 +6,7 @@ import redis
 from expirebridge import State
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.series import DeclarationState, Put, Removal, Retimed, Times
@@ -32,7 +32,7 @@ def test_a_series_has_its_next_tick_as_an_ordinary_task(store: Store, client: re
     tick = server_ms(client) + HOUR
     new = series(tags="nightly", retry="[1]", timeout="3")
     put(store, new, tick, successor=tick + HOUR)
-    task = store.run(producing.get(f"s@{tick}"))
+    task = store.run(looking.get(f"s@{tick}"))
     assert task is not None
     assert (task.state, task.func, task.args, task.tags) == (
         State.PENDING, "mail.send", [1], ("nightly",)
@@ -252,7 +252,7 @@ def test_a_tick_whose_successor_is_due_was_missed(store: Store, client: redis.Re
     tick = due_series(store, client, successor_in=20)
     wait_until(client, tick + 20)
     assert claim(store).tasks == []
-    missed = store.run(producing.get(f"s@{tick}"))
+    missed = store.run(looking.get(f"s@{tick}"))
     assert missed is not None
     assert missed.state is State.CANCELLED
     assert missed.error == "missed: the next tick was due"
@@ -278,7 +278,7 @@ def test_a_tick_does_not_begin_while_another_runs(store: Store, client: redis.Re
     follow(store, "s", first, second, successor=second + HOUR)
     wait_until(client, second)
     assert claim(store, "two").tasks == []
-    skipped = store.run(producing.get(f"s@{second}"))
+    skipped = store.run(looking.get(f"s@{second}"))
     assert skipped is not None
     assert (skipped.state, skipped.error) == (State.CANCELLED, f"skipped: {running.id} still ran")
     assert field_of(client, "overlapped") == b"1"
@@ -309,7 +309,7 @@ def test_a_tick_is_not_retried_when_the_next_one_is_due(store: Store, client: re
     late = Settlement(claimed.id, "t", "retry", HOUR / 1000 + 1, "no answer")
     assert settle(store, late) == [Settled.OVER]
     assert settle(store, late) == [Settled.OVER]  # a resend
-    failed = store.run(producing.get(f"s@{tick}"))
+    failed = store.run(looking.get(f"s@{tick}"))
     assert failed is not None
     assert (failed.state, failed.error) == (State.FAILED, "no answer")
     assert field_of(client, "outcome") == b"failed"
@@ -328,7 +328,7 @@ def test_a_waiting_retry_ends_when_the_next_one_is_due(store: Store, client: red
     assert settle(store, Settlement(claimed.id, "t", "retry", 0.001, "no answer")) == [Settled.DONE]
     wait_until(client, tick + 500)
     assert claim(store).tasks == []
-    failed = store.run(producing.get(claimed.id))
+    failed = store.run(looking.get(claimed.id))
     assert failed is not None
     assert failed.state is State.FAILED
     assert failed.error == "no answer\nnot attempted again: the next tick is due"
@@ -389,7 +389,7 @@ def test_a_change_at_the_same_time_replaces_the_tick_too(store: Store, client: r
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
     put(store, series(fingerprint="f2", call="mail.send?[2]"), tick, before="f1")
-    task = store.run(producing.get(f"s@{tick}"))
+    task = store.run(looking.get(f"s@{tick}"))
     assert task is not None
     assert task.args == [2]
     assert client.exists(f"s@{tick}:?mail.send?[1]") == 0

@@ -12,7 +12,7 @@ from expirebridge.hooks import Hooks, Started
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.call import Command, When
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import EventKind
@@ -26,7 +26,7 @@ UNFINISHED = ("pending", "paused", "running")
 
 
 def task_of(store: Store) -> Task | None:
-    return store.run(producing.get("a"))
+    return store.run(looking.get("a"))
 
 
 def left(task: Task, client: redis.Redis) -> float:
@@ -184,7 +184,7 @@ def test_a_resent_replace_is_known_even_after_the_replacement_ran(store: Store) 
     claim(store, "u")
     settle(store, Settlement("a", "u", "succeeded"))
     assert store.run(replace)[0].outcome is Outcome.REPLACED
-    assert store.run(producing.count(10)).pending == 0
+    assert store.run(looking.count(10)).pending == 0
 
 
 def end_run(store: Store, client: redis.Redis, outcome: str) -> None:

@@ -13,7 +13,7 @@ from expirebridge.errors import NotPermitted, ServerOutOfMemory, ServerUnreachab
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.call import When, command
 from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.logins import login
@@ -80,7 +80,7 @@ def test_a_resend_of_make_is_answered_as_the_first_time(store: Store) -> None:
         assert again.outcome is Outcome.CREATED
         # Redis 6.2 tells a timer's end to the millisecond only.
         assert abs(again.due - first.due) <= 1
-    assert store.run(producing.count(10)).pending == 2
+    assert store.run(looking.count(10)).pending == 2
 
 
 def test_a_resent_settlement_is_known_although_the_task_was_started_anew(store: Store) -> None:
@@ -126,7 +126,7 @@ def test_a_finished_task_makes_way_with_all_that_belonged_to_it(
     settle(store, Settlement("a", "t", "failed", text="broken"))
     [made] = store.run(producing.make([new("a", 60_000, fields={"tags": "new"})]))
     assert made.outcome is Outcome.CREATED
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.attempt, task.error, task.tags) == (State.PENDING, 0, None, ("new",))
     assert client.exists("expirebridge:tag:old") == 0
@@ -264,7 +264,7 @@ def test_a_broken_record_is_put_aside_and_stops_nobody(
     if wrong == "missing":
         assert state_of(store, "a") is None
     else:
-        task = store.run(producing.get("a"))
+        task = store.run(looking.get("a"))
         assert task is not None
         assert (task.state, "without a call" in str(task.error)) == (State.FAILED, True)
 
@@ -281,8 +281,8 @@ def test_what_was_claimed_can_no_longer_be_put_off(store: Store, client: redis.R
 def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
     """Where a server tells only what is left of it (Redis 6.2), time passes as that is read."""
     store.run(producing.make([new("a", 60_000)]))
-    first = store.run(producing.get("a"))
-    assert all(store.run(producing.get("a")) == first for _ in range(3_000))
+    first = store.run(looking.get("a"))
+    assert all(store.run(looking.get("a")) == first for _ in range(3_000))
 
 
 # Settling
@@ -299,9 +299,9 @@ def test_only_the_holder_of_the_token_settles_and_a_resend_is_answered(
     assert settle(store, Settlement("a", "other", outcome, 60)) == [Settled.REFUSED]
     assert state_of(store, "a") is State.RUNNING
     assert settle(store, Settlement("a", "t", outcome, 60)) == [Settled.DONE]
-    after = store.run(producing.get("a"))
+    after = store.run(looking.get("a"))
     assert settle(store, Settlement("a", "t", outcome, 60)) == [Settled.DONE]
-    assert store.run(producing.get("a")) == after
+    assert store.run(looking.get("a")) == after
     assert settle(store, Settlement("nobody", "t", outcome)) == [Settled.REFUSED]
 
 
@@ -327,12 +327,12 @@ def test_a_snooze_waits_counts_itself_and_uses_no_attempt(
         settlement = Settlement("a", f"t{snoozes}", "snoozed", 60, "a rate limit")
         assert settle(store, settlement) == settle(store, settlement) == [Settled.DONE]
         assert client.pttl("a:?mail.send?[1]") > 59_000
-        task = store.run(producing.get("a"))
+        task = store.run(looking.get("a"))
         assert task is not None
         assert (task.attempt, task.snoozes, task.error) == (0, snoozes + 1, "a rate limit")
         client.delete("a:?mail.send?[1]")
         age(client, "pending", "a", 1)
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     told = [(entry.what, entry.attempt, entry.times) for entry in task.history]
     assert told == [("created", None, 1), ("snoozed", 1, 3)]
@@ -357,7 +357,7 @@ def test_what_begins_anew_has_no_snoozes(store: Store, client: redis.Redis, agai
     else:
         settle(store, Settlement("a", "t", "failed"))
         store.run(producing.run_now("a"))
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.snoozes) == (State.PENDING, 0)
 
@@ -375,7 +375,7 @@ def test_a_release_restores_the_attempt_and_the_due_time(store: Store) -> None:
     [made] = store.run(producing.make([new("a")]))
     claim(store)
     settle(store, Settlement("a", "t", "released", text="stopping"))
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.attempt, task.error) == (0, "stopping")
     assert claim(store, "u").tasks[0].due == made.due
@@ -392,7 +392,7 @@ def test_a_timer_set_while_the_handler_ran_arms_the_task_again(
     client.set("a:?mail.send?[1]", "", px=60_000)  # a keepalive during "mark offline"
     settlement = Settlement("a", "t", outcome, 1, "x")
     assert settle(store, settlement) == [Settled.DONE]
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.attempt, task.error) == (State.PENDING, 0, None)
     assert claim(store).tasks == []
@@ -511,9 +511,9 @@ def test_listing_pages_through_states_and_tags(store: Store, client: redis.Redis
     )
     store.run(producing.make([new("b", 30_000, call=b"mail.other?[]")]))
 
-    def page(cursor: str = "0", **options: Any) -> producing.TaskPage:
+    def page(cursor: str = "0", **options: Any) -> looking.TaskPage:
         given: dict[str, Any] = {"state": None, "func": None, "tag": None, "count": 10} | options
-        return store.run(producing.list_page(cursor=cursor, **given))
+        return store.run(looking.list_page(cursor=cursor, **given))
 
     first = page(state=State.PENDING)
     assert [task.id for task in first.tasks] == ["b"] + [f"a{n:02}" for n in range(9)]
@@ -535,7 +535,7 @@ def test_what_was_put_off_is_shown_with_its_true_due_time(
 ) -> None:
     store.run(producing.make([new("a", 60_000)]))
     client.expire("a:?mail.send?[1]", 3600)
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert task.due.timestamp() - time.time() > 3_500
 
@@ -547,7 +547,7 @@ def test_scripts_survive_a_flush_of_the_server_s_cache(store: Store, client: red
     store.run(producing.make([new("a", 60_000)]))
     client.script_flush()
     store.run(producing.make([new("b", 60_000)]))
-    assert store.run(producing.count(10)).pending == 2
+    assert store.run(looking.count(10)).pending == 2
 
 
 def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.Redis) -> None:
@@ -559,7 +559,7 @@ def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.R
     names = client.keys()
     assert b"{eb:3}b:?mail.send?[1]" in names
     assert [name for name in names if name[:6] != b"{eb:3}"] == []
-    task = store.run(producing.get("b"))
+    task = store.run(looking.get("b"))
     assert task is not None
     assert task.key == b"{eb:3}b:?mail.send?[1]"
     store.close()
@@ -568,7 +568,7 @@ def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.R
 def test_an_unreachable_server_is_named_so() -> None:
     store = Store(clients.heartbeat_client("redis://127.0.0.1:1/1", socket_timeout=1), prefix="e")
     with pytest.raises(ServerUnreachable, match="no answer from the server"):
-        store.run(producing.count(10))
+        store.run(looking.count(10))
     store.close()
 
 
@@ -611,7 +611,7 @@ def test_a_paused_task_keeps_the_time_that_was_left(store: Store, client: redis.
         b"a:?mail.send?[1]", "a", b"mail.send?[1]", reconciling.EventKind.LIVE
     )
     store.run(reconciling.adopt([heard], Settings()))
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert task.state is State.PAUSED
     assert 3_590 < task.due.timestamp() - time.time() < 3_601
@@ -657,7 +657,7 @@ def test_a_finished_task_s_next_generation_keeps_its_policies(
         b"a:?f.g?@", "a", b"f.g?@", reconciling.EventKind.LIVE, invalid="in no record"
     )
     assert store.run(reconciling.adopt([hint], Settings())) == [reconciling.Adoption.ADOPTED]
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert (task.state, task.args, task.tags, task.attempt) == (State.PENDING, [1], ("x",), 0)
 

@@ -24,7 +24,7 @@ from expirebridge.hooks import End, Made, Making
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands import claiming, looking, producing
 from expirebridge.store.commands.claiming import Settled, SettledThen, Settlement
 from expirebridge.testing import Clock, run_handler
 from tests.kit.modules import forgotten, put
@@ -401,7 +401,7 @@ def settle_then(store: Store, *settlements: Settlement) -> list[SettledThen]:
 
 
 def read(store: Store, id: str) -> Any:
-    task = store.run(producing.get(id))
+    task = store.run(looking.get(id))
     assert task is not None
     return task
 

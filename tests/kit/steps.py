@@ -7,7 +7,7 @@ import redis
 from expirebridge import AsyncBridge, Change, State, Task
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands import claiming, looking, producing
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.claiming import Settled, Settlement
 
@@ -37,7 +37,7 @@ def reschedule(store: Store, id: str, ms: int) -> Change:
 
 
 def state_of(store: Store, id: str) -> State | None:
-    task = store.run(producing.get(id))
+    task = store.run(looking.get(id))
     return task.state if task else None
 
 

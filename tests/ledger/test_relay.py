@@ -17,7 +17,7 @@ from expirebridge.ledger.tables import Tables
 from expirebridge.model.row_state import RowVersion, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import claiming, looking, reconciling
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
@@ -103,7 +103,7 @@ def test_a_reschedule_moves_and_does_not_undo_an_unheard_expire(
     harness.settle_down()
     harness.change("a", delay_ms=2 * HOUR, due=None, written=harness.row("a").written)
     harness.settle_down()
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert client.pttl(task.key) > 1.9 * HOUR
     client.pexpire(task.key, 5 * HOUR)
@@ -217,7 +217,7 @@ def test_an_emptied_server_gets_everything_back(
     client.flushall()
     finish(harness.relay().carry())
     harness.settle_down()
-    task = store.run(producing.get("later"))
+    task = store.run(looking.get("later"))
     assert task is not None
     assert round(task.due.timestamp() * 1000) == due
     assert state_of(store, "done") is State.SUCCEEDED
@@ -233,7 +233,7 @@ def test_what_may_still_run_comes_back_a_lease_later(
     claim(store)
     client.flushall()
     harness.settle_down()
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert task.due.timestamp() * 1000 > server_ms(client) + 9000
 
@@ -251,9 +251,9 @@ def test_it_comes_back_a_lease_later_although_it_is_carried_twice(
         pass
     harness.rows.fence(0)
     assert finish(steps) == INTERRUPTED
-    first = store.run(producing.get("a"))
+    first = store.run(looking.get("a"))
     harness.settle_down()
-    second = store.run(producing.get("a"))
+    second = store.run(looking.get("a"))
     assert first is not None
     assert second is not None
     assert second.due == first.due
@@ -273,7 +273,7 @@ def test_it_comes_back_a_lease_later_to_an_older_copy_of_the_server(
     for name, value in older.items():
         client.restore(name, 0, value)
     harness.settle_down()
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert task.due.timestamp() * 1000 > server_ms(client) + 9000
 
@@ -406,7 +406,7 @@ def test_a_new_life_of_an_id_takes_the_place_of_one_that_was_run_again(
     generation = harness.row("a").generation + 1
     harness.change("a", generation=generation, status=1, params="[2]", due=None, delay_ms=HOUR)
     harness.settle_down()
-    task = store.run(producing.get("a"))
+    task = store.run(looking.get("a"))
     assert task is not None
     assert list(task.args) == [2]
     assert claim(store) == []
@@ -460,7 +460,7 @@ def test_an_older_copy_of_redis_is_no_copy_of_a_later_task(
     settle(store, Settlement("a", "t", "succeeded"))
     harness.settle_down()
     assert claim(store, "u") == []
-    row, task = harness.row("a"), store.run(producing.get("a"))
+    row, task = harness.row("a"), store.run(looking.get("a"))
     assert row.status == Status.WAITING
     assert task is not None
     assert task.state is State.PENDING

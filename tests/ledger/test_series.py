@@ -24,7 +24,7 @@ from expirebridge.model.row_state import Status
 from expirebridge.series.state import SeriesOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands import claiming, looking
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import reschedule, settle, state_of
@@ -101,7 +101,7 @@ def test_the_same_once_more_changes_nothing_and_a_change_replaces_its_tick(
     assert changed.outcome is SeriesOutcome.CHANGED
     harness.settle_down()
     [tick] = harness.all_rows()
-    task = harness.store.run(producing.get(tick.id))
+    task = harness.store.run(looking.get(tick.id))
     assert task is not None
     assert list(task.args) == [2]
     assert tick.generation > first
@@ -344,7 +344,7 @@ def test_a_change_lets_a_tick_run_once_more_that_began_before_the_databases_cloc
     harness.settle_down()
     settle(store, Settlement(tick.id, "t", "succeeded"))
     harness.settle_down()
-    task = store.run(producing.get(tick.id))
+    task = store.run(looking.get(tick.id))
     assert task is not None
     assert (task.state, list(task.args)) == (State.PENDING, [2])
     assert harness.status(tick.id) is Status.WAITING

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from expirebridge import Bridge, Outcome, State, TaskExists, Then
 from expirebridge.connection import clients
-from expirebridge.model.group import OnFailed
+from expirebridge.model.group_names import OnFailed
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, groups, producing, reconciling

@@ -18,8 +18,9 @@ from django.utils import timezone
 
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
+from expirebridge.model.answers import Listing
 from expirebridge.model.keys import check_func
-from expirebridge.model.task import Change, Listing, State, Task
+from expirebridge.model.task import Change, State, Task
 from expirebridge.producer.bridge import Bridge
 
 PAGE: Final = 50

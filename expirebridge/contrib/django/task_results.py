@@ -18,7 +18,8 @@ from expirebridge.contrib.django.tasks_api import (
     TaskResult,
     TaskResultStatus,
 )
-from expirebridge.model.task import HistoryEntry, State
+from expirebridge.model.history import HistoryEntry
+from expirebridge.model.task import State
 from expirebridge.model.task import Task as Found
 
 _STATUS: Final = {

@@ -41,7 +41,8 @@ from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.model.transactions import Transaction
 from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.task_records import ClaimedTask, listener_of, opened
+from expirebridge.store.record_values import opened
+from expirebridge.store.task_records import ClaimedTask, listener_of
 
 logger = logging.getLogger("expirebridge")
 

@@ -20,7 +20,8 @@ from expirebridge.settings import Settings
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.claiming import Settled
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import ClaimedTask, args_of, split_call
+from expirebridge.store.record_values import args_of, split_call
+from expirebridge.store.task_records import ClaimedTask
 
 
 def checked(then: Then, settings: Settings) -> NewTask:

@@ -25,7 +25,7 @@ from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.model.task import running_task
 from expirebridge.settings import Settings
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import split_call
+from expirebridge.store.record_values import split_call
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool

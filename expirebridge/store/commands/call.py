@@ -3,7 +3,7 @@
 A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. What
 takes more than one call is a generator of them:
 
-    counts = yield from producing.count(lease=10)
+    counts = yield from looking.count(lease=10)
 
 Because its arguments are fixed when it is made, a call can be sent again as it is: the nonces in
 them let the server know a resend.
@@ -13,10 +13,12 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from expirebridge.model.task import LeftOut
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
+
+if TYPE_CHECKING:
+    from expirebridge.model.answers import LeftOut
 
 # Which partitions a call concerns, if the database has several.
 
@@ -195,7 +197,7 @@ PARTITIONS = Command("", (), int, is_script=False)
 to one of them may raise PartitionsDiffer, and then this has another answer."""
 
 
-LEFT_OUT: Command[tuple[LeftOut, ...]] = Command("", (), tuple, is_script=False)
+LEFT_OUT: "Command[tuple[LeftOut, ...]]" = Command("", (), tuple, is_script=False)
 """The partitions that were left out of the answers to the calls before this one. Not asked, too."""
 UNAVAILABLE: Command[frozenset[int]] = Command("", (), frozenset, is_script=False)
 """The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""

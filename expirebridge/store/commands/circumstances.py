@@ -10,7 +10,8 @@ from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import Task, from_ms
 from expirebridge.store.commands.call import Command, OfId, rows_of, script
 from expirebridge.store.lane_records import place_from
-from expirebridge.store.task_records import moment, number, task_from, text, whole
+from expirebridge.store.record_values import moment, number, text, whole
+from expirebridge.store.task_records import task_from
 
 NO_TTL, NO_TIMER = -1, -2
 """In place of the end of a timer, in ms."""

@@ -19,7 +19,8 @@ from expirebridge.store.commands.call import (
     script,
 )
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import LISTENER_DIGITS, ClaimedTask, claimed_from, text
+from expirebridge.store.record_values import text
+from expirebridge.store.task_records import LISTENER_DIGITS, ClaimedTask, claimed_from
 
 BEATS_PER_LEASE = 3
 """Heartbeats in each lease: one may be missed."""

@@ -8,7 +8,8 @@ from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
 from expirebridge.model.task import Change, Task
 from expirebridge.store.commands.call import Command, OfId, new_nonce, rows_of, script
 from expirebridge.store.commands.producing import change_of
-from expirebridge.store.task_records import call_of, opened, task_from, text
+from expirebridge.store.record_values import call_of, opened, text
+from expirebridge.store.task_records import task_from
 
 _OTHER_CALL = 9
 

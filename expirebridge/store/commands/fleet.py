@@ -17,7 +17,7 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 CONCURRENCY = "="
 """The beginning of the word that says how many handlers a listener runs at once."""

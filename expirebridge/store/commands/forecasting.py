@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.store.commands.call import Command, Everywhere, milliseconds, rows_of, script
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from expirebridge.model.group import ON_FAILED, Group, OnFailed
+from expirebridge.model.group import Group
+from expirebridge.model.group_names import ON_FAILED, OnFailed
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands.call import BATCH, Command, OfId, Steps, milliseconds, script
 from expirebridge.store.commands.pages import BEGINNING, Pages
 from expirebridge.store.commands.producing import NewTask, NoMember
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 
 class MakeGroupCode(IntEnum):

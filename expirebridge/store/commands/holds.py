@@ -9,7 +9,7 @@ import orjson
 from expirebridge.model.hold import Hold
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands.call import Command, Everywhere, rows_of, script
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 
 def put_hold(name: str, *, until: int | None, reason: str, by: str) -> Command[bool]:

@@ -25,7 +25,7 @@ from expirebridge.store.commands.call import (
     script,
 )
 from expirebridge.store.commands.pages import BEGINNING
-from expirebridge.store.task_records import split_call, text, whole
+from expirebridge.store.record_values import split_call, text, whole
 
 
 @dataclass(frozen=True, slots=True)

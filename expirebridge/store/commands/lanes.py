@@ -6,8 +6,9 @@ from typing import Any
 
 import orjson
 
+from expirebridge.model.answers import LimitListing
 from expirebridge.model.lanes import DeclaredLimit, Lane, limit_name_of
-from expirebridge.model.task import Change, LimitListing, from_ms
+from expirebridge.model.task import Change, from_ms
 from expirebridge.store.commands.call import (
     Argument,
     Command,
@@ -17,7 +18,7 @@ from expirebridge.store.commands.call import (
     script,
 )
 from expirebridge.store.lane_records import limits_from
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 
 def declare_limits(fingerprint: str, fields: Iterable[tuple[str, bytes]]) -> Command[None]:

@@ -17,7 +17,7 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 MAX_ROWS = 100
 """The most rows of a batch, in either direction."""

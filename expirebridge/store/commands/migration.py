@@ -21,7 +21,7 @@ from expirebridge.store.commands.call import (
     script,
 )
 from expirebridge.store.commands.producing import NewTask
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 T = TypeVar("T")
 

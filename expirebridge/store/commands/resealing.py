@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.model.task import State
 from expirebridge.store.commands.call import BATCH, Argument, ByItem, Command, script
-from expirebridge.store.task_records import text
+from expirebridge.store.record_values import text
 
 
 class Replacement(NamedTuple):

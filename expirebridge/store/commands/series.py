@@ -19,8 +19,8 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
+from expirebridge.store.record_values import text
 from expirebridge.store.series_records import StoredSeries, series_from
-from expirebridge.store.task_records import text
 
 MAX_TICKS = 20
 """Ticks that one request makes at most: making one costs the server as much as claiming a task."""
