@@ -37,7 +37,7 @@ from expirebridge.checks.work import (
     check_overwritten,
     check_series,
 )
-from expirebridge.connection import clients
+from expirebridge.connection import several_servers
 from expirebridge.errors import (
     FormatTooNew,
     NotPermitted,
@@ -108,9 +108,9 @@ class _Doctor:
 
     def _of_topology(self) -> list[Finding]:
         url, layout = self._settings.url, self._database.layout
-        if sentinels := clients.sentinels_of(url):
+        if sentinels := several_servers.sentinels_of(url):
             return [check_sentinels(sentinels), *self._everywhere("failover", check_failover)]
-        if cluster := clients.cluster_of(url):
+        if cluster := several_servers.cluster_of(url):
             return [
                 check_cluster(cluster, layout),
                 *self._everywhere("coverage", check_coverage),
@@ -161,7 +161,7 @@ class _Doctor:
     def _of_functions(self) -> list[Finding]:
         """Check the functions for other languages, unless the login may not call them."""
         found = dict[str, str | None]()
-        for name, client in clients.primaries_of(self._store.client).items():
+        for name, client in several_servers.primaries_of(self._store.client).items():
             if name in self._nodes.silent:
                 continue
             try:

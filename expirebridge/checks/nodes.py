@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import redis
 
 from expirebridge.checks.finding import Finding, Level, error
-from expirebridge.connection.clients import primaries_of
 from expirebridge.connection.cluster_client import ClusterClient
+from expirebridge.connection.several_servers import primaries_of
 from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, ServerUnreachable
 from expirebridge.model.keys import slot_of
 from expirebridge.store.client import Store

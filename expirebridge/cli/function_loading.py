@@ -3,7 +3,7 @@
 from contextlib import closing
 from dataclasses import dataclass
 
-from expirebridge.connection import clients
+from expirebridge.connection import clients, several_servers
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
 from expirebridge.store import function_library
@@ -35,7 +35,7 @@ def load_into(url: str | None, *, replace: bool = False) -> list[Loaded]:
     with closing(clients.probe_client(settings.url, settings.prefix)) as client:
         loaded = [
             Loaded(node, _load_at(Store(one, prefix=settings.prefix), replace=replace))
-            for node, one in clients.primaries_of(client).items()
+            for node, one in several_servers.primaries_of(client).items()
         ]
     faults = [each.result for each in loaded if isinstance(each.result, ServerError)]
     if len(faults) == len(loaded):

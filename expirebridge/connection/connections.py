@@ -9,16 +9,18 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.retry import Retry
 
-from expirebridge.connection.sentinel import Endpoint
 from expirebridge.connection.urls import Address
 from expirebridge.store.tls import AsyncTlsConnection, TlsConnection, is_plain_text
+
+if TYPE_CHECKING:
+    from expirebridge.connection.sentinel import Endpoint
 
 
 class _Follows(redis.Connection):
@@ -26,7 +28,7 @@ class _Follows(redis.Connection):
 
     _address: Address | None = None
 
-    def __init__(self, *, place: Endpoint, **options: Any) -> None:
+    def __init__(self, *, place: "Endpoint", **options: Any) -> None:
         self._place = place
         super().__init__(**options)  # type: ignore[no-untyped-call]
 
@@ -49,7 +51,7 @@ class _AsyncFollows(redis.asyncio.Connection):
 
     _address: Address | None = None
 
-    def __init__(self, *, place: Endpoint, **options: Any) -> None:
+    def __init__(self, *, place: "Endpoint", **options: Any) -> None:
         self._place = place
         super().__init__(**options)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from expirebridge.connection import clients
+from expirebridge.connection import several_servers
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
@@ -88,7 +88,7 @@ def servers_of(
 
     Raises InvalidSetting for a URL that cannot be used.
     """
-    cluster = clients.cluster_of(settings.url)
+    cluster = several_servers.cluster_of(settings.url)
     if cluster is None or slot_of(settings.prefix):
         return SingleServer(
             settings,

@@ -14,7 +14,7 @@ from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.server import check_rights
 from expirebridge.cli.stats import store_of
-from expirebridge.connection import clients
+from expirebridge.connection import clients, redis_client
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.partition.key_events import KeyEventHandler
@@ -71,7 +71,10 @@ def store_at(url: str) -> Iterator[Store]:
 
 
 def produce(url: str) -> None:
-    with Bridge(url) as bridge, redis.Redis.from_url(url, protocol=2, **clients.NAMELESS) as plain:
+    with (
+        Bridge(url) as bridge,
+        redis.Redis.from_url(url, protocol=2, **redis_client.NAMELESS) as plain,
+    ):
         bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
         bridge.make_task("mail.send", [1], 90, id="a", if_exists="extend")
         task = bridge.make_task("mail.send", [2], 60, id="a", if_exists="replace", tags=["y"])
@@ -188,7 +191,7 @@ def produce_by_functions(url: str, admin: redis.Redis) -> None:
     old = admin.info("server")["redis_version"].startswith("6.")
     if not old:
         admin.function_load(function_library.library_text(), replace=True)
-    with redis.Redis.from_url(url, protocol=2, **clients.NAMELESS) as plain:
+    with redis.Redis.from_url(url, protocol=2, **redis_client.NAMELESS) as plain:
 
         def call(name: str, *words: str) -> Any:
             if old:

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, ServerUnreachable, ServerUnsuitable, State
-from expirebridge.connection import clients
+from expirebridge.connection import clients, several_servers
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import FailedOver, Gap
 from expirebridge.settings import Settings
@@ -134,7 +134,7 @@ def test_producers_outlast_the_death_of_a_primary(sentinels: Sentinels) -> None:
         sentinels.until_primary(second)
         assert bridge.make_task("test.note", [], 60).id != made.id
         assert bridge.count().pending == 2
-    assert clients.primary_of(sentinels.url) is not None
+    assert several_servers.primary_of(sentinels.url) is not None
 
 
 def test_an_idle_connection_is_not_used_for_a_superseded_primary(sentinels: Sentinels) -> None:
@@ -186,7 +186,7 @@ def test_a_majority_of_the_sentinels_decides(sentinels: Sentinels) -> None:
     one, two, _ = sentinels.sentinels
     sentinels.misinform(one, second)
     assert one.primary() == second.port
-    primary = clients.primary_of(sentinels.url)
+    primary = several_servers.primary_of(sentinels.url)
     assert primary is not None
     assert primary.find().port == first.port
     # Two that name a replica are not believed, for it says that it is one.
@@ -200,7 +200,7 @@ def test_one_sentinel_is_enough_if_it_names_a_primary(sentinels: Sentinels, log:
     one, two, _ = sentinels.sentinels
     one.kill()
     two.stop()
-    primary = clients.primary_of(sentinels.url)
+    primary = several_servers.primary_of(sentinels.url)
     assert primary is not None
     assert primary.find() == primary.find() == (HOST, sentinels.servers[0].port)
     two.resume()
@@ -210,7 +210,7 @@ def test_one_sentinel_is_enough_if_it_names_a_primary(sentinels: Sentinels, log:
 
 
 def test_threads_that_wait_for_slow_sentinels_share_one_answer(sentinels: Sentinels) -> None:
-    primary = clients.primary_of(sentinels.url)
+    primary = several_servers.primary_of(sentinels.url)
     assert primary is not None
     known = primary.find()
     _, *others = sentinels.sentinels
@@ -230,9 +230,9 @@ def test_threads_that_wait_for_slow_sentinels_share_one_answer(sentinels: Sentin
 
 FORK = """
 import os, sys, threading
-from expirebridge.connection import clients
+from expirebridge.connection import clients, several_servers
 
-primary = clients.primary_of(sys.argv[1])
+primary = several_servers.primary_of(sys.argv[1])
 known = primary.find()
 print("found", flush=True)
 sys.stdin.readline()

@@ -16,7 +16,7 @@ from typing import Any
 import redis
 from redis.utils import HIREDIS_AVAILABLE
 
-from expirebridge.connection import clients
+from expirebridge.connection import clients, several_servers
 from expirebridge.connection.sentinel import PinnedPrimary
 
 FAST = Path(sys.prefix) / "fast"
@@ -74,7 +74,7 @@ def _ping(client: redis.Redis) -> None:
 
 
 def _ask_sentinels(url: str) -> None:
-    sentinels = clients.sentinels_of(url)
+    sentinels = several_servers.sentinels_of(url)
     assert sentinels is not None
     for answer in sentinels.answers():
         if answer.primary is None:
@@ -82,13 +82,13 @@ def _ask_sentinels(url: str) -> None:
 
 
 def _ask_nodes(url: str) -> None:
-    cluster = clients.cluster_of(url)
+    cluster = several_servers.cluster_of(url)
     assert cluster is not None
     cluster.look()
 
 
 def _place(url: str) -> PinnedPrimary | None:
-    followed = clients.to_follow(url, "{eb}expirebridge")
+    followed = several_servers.to_follow(url, "{eb}expirebridge")
     return None if followed is None else PinnedPrimary(followed)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from expirebridge.connection import clients
+from expirebridge.connection import clients, several_servers
 from expirebridge.handlers import Registry
 from expirebridge.settings import Settings
 from tests.kit.nodes import Process
@@ -22,7 +22,7 @@ def test_a_plain_url_has_plain_connections(url: str) -> None:
     client = clients.producer_client(url)
     assert client.connection_pool.connection_class.__module__ == "redis.connection"
     assert "place" not in client.connection_pool.connection_kwargs
-    assert clients.primary_of(url) is None
-    assert clients.sentinels_of(url) is None
+    assert several_servers.primary_of(url) is None
+    assert several_servers.sentinels_of(url) is None
     assert clients.primary_known_to(client) is None
     assert Process(Settings(url=url), Registry({})).node("expirebridge")._failover_monitor is None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import redis
 
-from expirebridge.connection import clients
+from expirebridge.connection import several_servers
 from expirebridge.connection.sentinel import PinnedPrimary
 from expirebridge.errors import NotPermitted, PartitionsDiffer, ServerUnreachable
 from expirebridge.hooks import Hooks
@@ -59,7 +59,7 @@ class SingleServer(Servers):
     ) -> None:
         super().__init__(settings)
         self._prefixes = prefixes
-        primary = clients.to_follow(settings.url, prefixes[0])
+        primary = several_servers.to_follow(settings.url, prefixes[0])
         pinned = PinnedPrimary(primary) if primary else None
         self.node = Server(settings, pinned, prefixes[0], watchdog=watchdog, hooks=hooks)
         self._new_consumer = partial(
