@@ -32,7 +32,7 @@ _SPEAKING_TLS: dict[Any, Any] = {
     redis.SSLConnection: TlsConnection,
     redis.asyncio.SSLConnection: AsyncTlsConnection,
 }
-_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
+_UNKNOWN = r"unexpected keyword argument '(\w+)'"
 _WAITING_POOLS: dict[Any, Any] = {
     redis.Redis: redis.BlockingConnectionPool,
     redis.asyncio.Redis: redis.asyncio.BlockingConnectionPool,
@@ -70,6 +70,6 @@ def _with_pool(plain: str, kind: type[C], options: dict[str, Any]) -> C:
 
 def _reason(url: str, text: str) -> str:
     """The reason for redis-py's refusal of a URL's options."""
-    if unknown := _UNKNOWN.search(text):
+    if unknown := re.search(_UNKNOWN, text):
         return unknown_option(url, unknown[1])
     return f"an option has a value that it cannot have: {text}"

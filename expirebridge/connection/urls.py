@@ -42,15 +42,13 @@ _NOT_FOR_URLS = {
     "retry": "text cannot be one",
 }
 # An unescaped & or # may be a part of the password: all that follows is hidden.
-_SECRET = re.compile(r"(?<=[?&])((?:ssl_|sentinel_)?password)=.*", re.DOTALL)
-_SENTINEL_FORM = re.compile(
+_SECRET_OPTION = r"(?s)(?<=[?&])((?:ssl_|sentinel_)?password)=.*"  # noqa: S105 - it is a pattern
+_SENTINEL_FORM = (
     r"(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)/(?P<name>[^/?#@]+)(?:/(?P<db>[^/?#@]*))?"
-    r"(?:\?(?P<query>[^#]*))?",
-    re.DOTALL,
+    r"(?:\?(?P<query>[^#]*))?"
 )
-_CLUSTER_FORM = re.compile(
-    r"(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?:/(?P<db>[^/?#@]*))?(?:\?(?P<query>[^#]*))?",
-    re.DOTALL,
+_CLUSTER_FORM = (
+    r"(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?:/(?P<db>[^/?#@]*))?(?:\?(?P<query>[^#]*))?"
 )
 
 ESCAPES = (
@@ -111,8 +109,7 @@ def plain_url(url: str) -> str:
 def read_sentinel_url(url: str) -> SentinelUrl | None:
     """Read the Sentinel parts of a checked URL; None if it names a server."""
     scheme, _, rest = url.partition("://")
-    found = _SENTINEL_FORM.fullmatch(rest)
-    if scheme not in _SENTINEL or found is None:
+    if scheme not in _SENTINEL or (found := re.fullmatch(_SENTINEL_FORM, rest)) is None:
         return None
     plain = _SENTINEL[scheme]
     sentinels = tuple(_address(host, SENTINEL_PORT) for host in found["hosts"].split(","))
@@ -136,8 +133,7 @@ def read_sentinel_url(url: str) -> SentinelUrl | None:
 def read_cluster_url(url: str) -> ClusterUrl | None:
     """Read the cluster parts of a checked URL; None if it names no cluster."""
     scheme, _, rest = url.partition("://")
-    found = _CLUSTER_FORM.fullmatch(rest)
-    if scheme not in _CLUSTER or found is None:
+    if scheme not in _CLUSTER or (found := re.fullmatch(_CLUSTER_FORM, rest)) is None:
         return None
     nodes = tuple(_address(host, PORT) for host in found["hosts"].split(","))
     query = f"?{found['query']}" if found["query"] else ""
@@ -155,7 +151,7 @@ def safe_url(url: str) -> str:
     """The URL without its passwords, for people to read."""
     scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
     # A password may hold anything: the login ends at the last @.
-    login, at, place = _SECRET.sub(r"\1=***", rest).rpartition("@")
+    login, at, place = re.sub(_SECRET_OPTION, r"\1=***", rest).rpartition("@")
     user, colon, _ = login.partition(":")
     shown = f"{user}:***" if colon and slashes else "***"
     return f"{scheme}{slashes}{shown if at else ''}{at}{place}"
@@ -229,9 +225,9 @@ def _fault_of_scheme(url: str) -> str:
 
 def _fault_of_sentinels(scheme: str, rest: str) -> str:
     """The error text for the rest of a Sentinel URL; empty if it is valid."""
-    found = _SENTINEL_FORM.fullmatch(rest)
+    found = re.fullmatch(_SENTINEL_FORM, rest)
     if found is None:
-        nameless = _CLUSTER_FORM.fullmatch(rest)
+        nameless = re.fullmatch(_CLUSTER_FORM, rest)
         unescaped = "@" in rest and (nameless is None or "@" in (nameless["query"] or ""))
         if unescaped or "#" in rest:
             return ESCAPES
@@ -244,7 +240,7 @@ def _fault_of_sentinels(scheme: str, rest: str) -> str:
 
 def _fault_of_cluster(scheme: str, rest: str) -> str:
     """The error text for the rest of a cluster URL; empty if it is valid."""
-    found = _CLUSTER_FORM.fullmatch(rest)
+    found = re.fullmatch(_CLUSTER_FORM, rest)
     if found is None:
         if "@" in rest or "#" in rest:
             return ESCAPES

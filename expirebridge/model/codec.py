@@ -12,7 +12,7 @@ MAX_ENCODED = 48 * 1024
 
 _MARK = b"codec:"
 """What a record's arguments begin with if a codec wrote them; JSON never begins so."""
-_PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_PLACE = r"(?a)[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ class Codec(Protocol):
 def check_codec(given: object) -> str:
     """Return what is wrong with a codec as a setting, or nothing."""
     if isinstance(given, str):
-        return "" if _PLACE.fullmatch(given) else "write module:object, such as app.store:codec"
+        return "" if re.fullmatch(_PLACE, given) else "write module:object, such as app.store:codec"
     if given is None or isinstance(given, Codec):
         return ""
     return "give an object with the functions encode and decode, or its name, module:object"

@@ -39,9 +39,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
 _SLOT = re.compile(rb"\{[^{}]*\}")
-_HIDDEN = re.compile(
-    rb"(?:codec|sealed:[A-Za-z0-9_-]{1,32}):[A-Za-z0-9+/]*={0,2}(?: \{.*\})?", re.S
-)
+_HIDDEN = rb"(?s)(?:codec|sealed:[A-Za-z0-9_-]{1,32}):[A-Za-z0-9+/]*={0,2}(?: \{.*\})?"
 _POSITIONAL = "*"
 _MAX_DEPTH = 250
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -254,7 +252,7 @@ def is_hidden(stored: bytes) -> bool:
 
     Behind a space, they may have an object with the values that choose the lanes of limits.
     """
-    return len(stored) <= MAX_HIDDEN and _HIDDEN.fullmatch(stored) is not None
+    return len(stored) <= MAX_HIDDEN and re.fullmatch(_HIDDEN, stored) is not None
 
 
 def _check_integers(encoded: bytes) -> None:

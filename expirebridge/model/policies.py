@@ -368,8 +368,6 @@ def policy_fields(
     Raises InvalidTask for values that cannot be.
     """
     fields: dict[str, str | float] = {}
-    if tags == () and retry is timeout is late_after is misfire is None:
-        return fields  # nearly always, and each task of many comes here
     if legal_tags := check_tags(tags):
         fields["tags"] = " ".join(legal_tags)
     if (policy := policy_of(retry)) is not None:

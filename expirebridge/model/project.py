@@ -6,8 +6,7 @@ what surrounds each call of a handler.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 AnyFunction = Callable[..., Any]
 
@@ -23,8 +22,7 @@ class Surround(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(NamedTuple):
     """A framework's project."""
 
     defaults: Callable[[], Mapping[str, Any]]

@@ -16,13 +16,13 @@ MARK = b"sealed:"
 """What sealed text begins with."""
 LONGEST_LINE = 200
 """How many characters of an error a line of a task's history has; see history.lua."""
-SEALED = re.compile(rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})")
+SEALED = rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})"
 """Sealed text, with the name of its key, and its base64."""
-_KEY = re.compile(r"([A-Za-z0-9_-]{1,32}):(\S+)")
+_KEY = r"([A-Za-z0-9_-]{1,32}):(\S+)"
 _SIZES = {32, 48, 64}
-_LINE = re.compile(rb"(?m)^((?:\S+ ){5})(" + SEALED.pattern + rb")$")
+_LINE = rb"(?m)^((?:\S+ ){5})(" + SEALED + rb")$"
 """A line of a history whose error is sealed; see history.lua."""
-_TICK = re.compile(r"(?:@[0-9]+)+\Z")
+_TICK = r"(?:@[0-9]+)+\Z"
 _ADVICE = "write name:base64, the base64 of 32, 48 or 64 random bytes; separate keys by spaces"
 
 
@@ -70,7 +70,7 @@ class KeyRing:
         # Here, so that a producer that only seals does without.
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
-        form = SEALED.fullmatch(stored)
+        form = re.fullmatch(SEALED, stored)
         if form is None:
             raise NotOpened("it was damaged")
         name = form[1].decode()
@@ -111,7 +111,7 @@ def parse_keys(text: object) -> dict[str, bytes]:
         raise InvalidSetting(f"keys: it must be text: {_ADVICE}")
     keys: dict[str, bytes] = {}
     for place, word in enumerate(text.replace(",", " ").split(), start=1):
-        found = _KEY.fullmatch(word)
+        found = re.fullmatch(_KEY, word)
         try:
             key = a2b_base64(found[2], strict_mode=True) if found is not None else b""
         except ValueError:
@@ -128,7 +128,7 @@ def parse_keys(text: object) -> dict[str, bytes]:
 
 def key_of(stored: bytes) -> str | None:
     """The name of the key with which this was sealed; None if it was not."""
-    form = SEALED.match(stored)
+    form = re.match(SEALED, stored)
     return form[1].decode() if form is not None else None
 
 
@@ -142,7 +142,7 @@ def replace_in_history(history: bytes, replace: Callable[[bytes], bytes]) -> byt
     """Replace each sealed error in a history."""
     if MARK not in history:
         return history
-    return _LINE.sub(lambda line: line[1] + replace(line[2]), history)
+    return re.sub(_LINE, lambda line: line[1] + replace(line[2]), history)
 
 
 def _bound_to(id: str, content: Content) -> list[bytes]:
@@ -150,4 +150,4 @@ def _bound_to(id: str, content: Content) -> list[bytes]:
 
     The id of a series may end so, too.
     """
-    return [b"expirebridge", content.encode(), _TICK.sub("", id).encode()]
+    return [b"expirebridge", content.encode(), re.sub(_TICK, "", id).encode()]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expirebridge import hooks
 from expirebridge.errors import (
@@ -23,7 +23,6 @@ from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.group_names import MOST_MEMBERS, check_group, member_id
 from expirebridge.model.log_fields import event
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Outcome, Task, from_ms, running_task
 from expirebridge.producer.base import OperationGroup
 from expirebridge.producer.new_task import (
@@ -45,6 +44,9 @@ from expirebridge.store.commands.call import (
     wait_for_failover,
 )
 from expirebridge.store.record_values import args_of, split_call
+
+if TYPE_CHECKING:
+    from expirebridge.model.policies import MisfireSpec, RetrySpec
 
 logger = logging.getLogger("expirebridge")
 
@@ -68,10 +70,10 @@ class MakingOperations(OperationGroup):
         max_wait: Duration | None = None,
         window: Duration | None = None,
         tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
+        retry: "RetrySpec | None" = None,
         timeout: Duration | None = None,
         late_after: Duration | None = None,
-        misfire: MisfireSpec | None = None,
+        misfire: "MisfireSpec | None" = None,
         private: bool = False,
     ) -> Steps[Task]:
         """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
@@ -227,7 +229,7 @@ class MakingOperations(OperationGroup):
         ttl: Duration,
         kwargs: Mapping[str, Any] | None = None,
         tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
+        retry: "RetrySpec | None" = None,
         timeout: Duration | None = None,
         private: bool = False,
     ) -> Steps[Task]:

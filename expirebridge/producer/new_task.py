@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from expirebridge import handlers
 from expirebridge.errors import InvalidTask
@@ -12,12 +12,14 @@ from expirebridge.handlers.call import Call
 from expirebridge.model import keys, project
 from expirebridge.model.durations import Duration, check_aware, human, seconds_of
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.task import to_ms
 from expirebridge.producer.argument_writer import ArgumentWriter
 from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.store.commands import call, producing
 from expirebridge.store.commands.call import CHUNK_BYTES, Argument, When
+
+if TYPE_CHECKING:
+    from expirebridge.model.policies import MisfireSpec, RetrySpec
 
 Named = str | Callable[..., Any]
 Func = Named | Call
@@ -51,10 +53,10 @@ def new_task(
     max_wait: Duration | None = None,
     window: Duration | None = None,
     tags: Sequence[str] = (),
-    retry: RetrySpec | None = None,
+    retry: "RetrySpec | None" = None,
     timeout: Duration | None = None,
     late_after: Duration | None = None,
-    misfire: MisfireSpec | None = None,
+    misfire: "MisfireSpec | None" = None,
     private: bool = False,
 ) -> producing.NewTask:
     """Check the arguments of `make_task`; `place` is that of the handlers.
@@ -72,9 +74,12 @@ def new_task(
         fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
     if window is not None:
         fields["window"] = _window(window, id, if_exists)
-    fields |= policy_fields(
-        tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
-    )
+    if not (tags == () and retry is timeout is late_after is misfire is None):
+        from expirebridge.model.policies import policy_fields  # noqa: PLC0415 - rarely needed
+
+        fields |= policy_fields(
+            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+        )
     return producing.NewTask(
         id=keys.check_id(id) if id is not None else random_id(),
         drawn=id is None,

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.model.durations import Duration
-from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Change, Task
 from expirebridge.producer.base import OperationGroup
 from expirebridge.producer.new_task import Func
@@ -19,6 +18,7 @@ from expirebridge.store.commands.call import BATCH, Steps
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from expirebridge.model.policies import MisfireSpec, RetrySpec
     from expirebridge.model.schedule import Missed, Overlap
     from expirebridge.producer.series_work import SeriesWork
     from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
@@ -43,10 +43,10 @@ class SchedulingOperations(OperationGroup):
         missed: "Missed" = "latest",
         overlap: "Overlap" = "skip",
         tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
+        retry: "RetrySpec | None" = None,
         timeout: Duration | None = None,
         late_after: Duration | None = None,
-        misfire: MisfireSpec | None = None,
+        misfire: "MisfireSpec | None" = None,
     ) -> Steps["Series"]:
         """Let `func` run again and again: at the times of `cron`, or each `every`.
 

@@ -41,7 +41,7 @@ _OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "sa
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 # How they refuse a key, which they do not name.
-_NO_KEY = re.compile(r"access .*\bkeys?\b")
+_NO_KEY = r"access .*\bkeys?\b"
 # The answer of a node for every slot; for one slot that lacks a node, there is another text.
 _NODE_IS_DOWN = "The cluster is down"
 
@@ -73,7 +73,7 @@ def translated(error: exceptions.RedisError, *, answered: bool = False) -> error
 
 def is_about_keys(refusal: errors.NotPermitted) -> bool:
     """True if the refusal is about a key, not a command or a channel."""
-    return _NO_KEY.search(str(refusal)) is not None
+    return re.search(_NO_KEY, str(refusal)) is not None
 
 
 def is_within_script(refusal: errors.NotPermitted) -> bool:

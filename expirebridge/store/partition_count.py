@@ -1,6 +1,6 @@
 """Finds the number of partitions, by asking the other partitions."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from expirebridge import errors
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
@@ -18,8 +18,7 @@ class NothingWritten(Exception):
     """No partition has the number stored: the database is new."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCount:
+class PartitionCount(NamedTuple):
     """Stores the number of partitions in partitions that lack it."""
 
     prefix: str

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 # Leaves out of a script what it does not use.
@@ -30,7 +29,8 @@ _STATEMENT = re.compile(
 )
 _COMMENT = re.compile(r"--.*")
 # Words that name nothing of the script: in strings and comments, and the fields of tables.
-_NO_NAMES = re.compile(r"'[^'\n]*'|--.*|(?<=[\w\])])\.\w+")
+# Each alternative begins with its own character, which lets `re` skip to the next one.
+_NO_NAMES = re.compile(r"'[^'\n]*'|--.*|\.(?<=[\w\])]\.)\w+")
 _WORD = re.compile(r"\w+")
 # A statement that is there for the names that it defines. What is called for its effect has none.
 _DEFINITION = re.compile(r"local (?:function )?(?P<names>\w+(?:, \w+)*)")
@@ -62,7 +62,7 @@ FOLDERS = ("producer", "listener", "series", "ledger", "admin")
 
 _INCLUDED = "include/"
 """The beginning of the names of shared files, after their folder."""
-_LUA = resources.files(__package__) / "lua"
+_LUA = Path(__file__).parent / "lua"
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 
@@ -94,7 +94,7 @@ class ScriptLibrary:
     `texts` replace the files of these names: "claim" is a script, "include/clock" a shared file.
     """
 
-    def __init__(self, texts: Mapping[str, str] | None = None, folder: Traversable = _LUA) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None, folder: Path = _LUA) -> None:
         self._texts = dict(texts or {})
         self._folder = folder
         self.load = cache(self._load)
@@ -106,7 +106,7 @@ class ScriptLibrary:
             self._texts[file] = self._find(file).read_text(encoding="utf-8")
         return self._texts[file]
 
-    def _find(self, file: str) -> Traversable:
+    def _find(self, file: str) -> Path:
         folders = ("",) if file.startswith(_INCLUDED) else (f"{folder}/" for folder in FOLDERS)
         for folder in folders:
             found = self._folder / f"{folder}{file}.lua"

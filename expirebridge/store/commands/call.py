@@ -203,7 +203,6 @@ UNAVAILABLE: Command[frozenset[int]] = Command("", (), frozenset, is_script=Fals
 """The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
 
 
-@dataclass(frozen=True, slots=True)
 class Outside(Generic[T]):
     """A function that may wait for something else than the server, such as a store of the caller's.
 
@@ -211,12 +210,15 @@ class Outside(Generic[T]):
     is called in a thread.
     """
 
-    function: Callable[[], T]
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
 
     def call(self) -> tuple[T | None, Exception | None]:
         """Call the function. Its error is no fault of the server, and so it is not raised here."""
         try:
-            return self.function(), None
+            return self._function(), None
         except Exception as error:
             return None, error
 

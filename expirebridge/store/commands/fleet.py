@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -23,11 +22,10 @@ CONCURRENCY = "="
 """The beginning of the word that says how many handlers a listener runs at once."""
 _COUNT = "#"
 """The field of a declared code that holds how many functions there are."""
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBER = r"[0-9]{1,9}"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetListener:
+class FleetListener(NamedTuple):
     """A live listener and its code version."""
 
     name: str
@@ -40,8 +38,7 @@ class FleetListener:
     """How many handlers it runs at once; None if it does not say so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(NamedTuple):
     """The live listeners, and their functions."""
 
     listeners: list[FleetListener]
@@ -86,7 +83,7 @@ def _fingerprint(code: bytes) -> str | None:
 
 def _concurrency(code: bytes) -> int | None:
     numbers = [word[1:] for word in text(code).split() if word.startswith(CONCURRENCY)]
-    return int(numbers[0]) if numbers and _NUMBER.fullmatch(numbers[0]) else None
+    return int(numbers[0]) if numbers and re.fullmatch(_NUMBER, numbers[0]) else None
 
 
 def _shapes(fields: list[bytes]) -> dict[str, str]:
@@ -98,8 +95,7 @@ def _shapes(fields: list[bytes]) -> dict[str, str]:
 # The calls of the log of what operators did.
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """An action of an operator."""
 
     at: datetime
