@@ -19,13 +19,9 @@ from rich.text import Text
 
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
-
-# Wide enough for any line: columns are cut in a terminal, never in a pipe.
 from expirebridge.model.answers import Counts, LeftOut, Listing, texts_of
 from expirebridge.model.durations import human
 from expirebridge.model.group import Group
-
-# Wide enough for any line: columns are cut in a terminal, never in a pipe.
 from expirebridge.model.history import HistoryEntry
 from expirebridge.model.task import Change, State, Task
 

@@ -20,8 +20,6 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
-
-# Making
 from expirebridge.store.record_values import split_call
 
 # Making
