@@ -74,7 +74,12 @@ class TriggerKey(NamedTuple):
 
     def encode(self) -> bytes:
         """The key's name."""
-        return f"{self.slot}{self.id}:?".encode() + self.call
+        return key_name(self.slot.encode(), self.id, self.call)
+
+
+def key_name(slot: bytes, id: str, call: bytes) -> bytes:
+    """The name of the trigger key of a task; `slot` and `call` are those of a TriggerKey."""
+    return b"%b%b:?%b" % (slot, id.encode(), call)
 
 
 def slot_of(name: str) -> bytes:

@@ -12,6 +12,7 @@ from expirebridge.errors import (
 )
 from expirebridge.handlers import Then
 from expirebridge.hooks import Made, NotMade
+from expirebridge.model.keys import key_name
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import Outcome, State, Task, from_ms
 from expirebridge.producer.argument_writer import ArgumentWriter
@@ -83,7 +84,7 @@ def task_of(new: NewTask, claimed: ClaimedTask, now: float) -> Task:
     due = new.when.ms + (round(now * 1000) if new.when.relative else 0)
     return Task(
         id=new.id, func=func, args=given, kwargs=kwargs, state=State.PENDING, due=from_ms(due),
-        key=tag + f"{new.id}:?".encode() + new.call, outcome=Outcome.CREATED, after=claimed.id,
+        key=key_name(tag, new.id, new.call), outcome=Outcome.CREATED, after=claimed.id,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from expirebridge.model.keys import key_name
 from expirebridge.model.task import Change, Outcome, State
 from expirebridge.store.commands.call import (
     Argument,
@@ -166,7 +167,7 @@ def _made(task: NewTask, now: int, tag: bytes) -> MakeReply:
         False,
         now,
         due=now + ms if relative else ms,
-        key=b"%b%b:?%b" % (tag, id.encode(), call),
+        key=key_name(tag, id, call),
         call=call,
         args=task.args,
         state=State.PENDING,
