@@ -1,7 +1,7 @@
 """Clients whose server is found first: the primary that sentinels name, or nodes of a cluster."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 import redis.asyncio
@@ -56,28 +56,35 @@ _ASKING: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
 
 def cluster_producer(url: str, prefix: str, times: dict[str, Any]) -> ClusterClient:
     """A client of a cluster that sends a command again; `times` are the options of each node's."""
-    cluster = _cluster_at(url)
-    router = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-    fail_fast = _cluster_client(
-        url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), times | _FAIL_FAST
-    )
-    return _cluster_client(url, router, times, fail_fast)
+    patient, fail_fast = _routers(url, prefix)
+    at_once = _cluster_client(url, fail_fast, times | _FAIL_FAST)
+    return _cluster_client(url, patient, times, at_once)
 
 
 def async_cluster_producer(url: str, prefix: str, times: dict[str, Any]) -> AsyncClusterClient:
     """The same, to be awaited."""
-    cluster = _cluster_at(url)
-    router = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-    fail_fast = _async_cluster_client(
-        url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), times | _FAIL_FAST
-    )
-    return _async_cluster_client(url, router, times, fail_fast)
+    patient, fail_fast = _routers(url, prefix)
+    at_once = _async_cluster_client(url, fail_fast, times | _FAIL_FAST)
+    return _async_cluster_client(url, patient, times, at_once)
 
 
 def cluster_probe(url: str, prefix: str, times: dict[str, Any]) -> ClusterClient:
     """The same for a command that is sent once."""
-    router = ClusterRouter(_cluster_at(url), home=_home_of(prefix), patience=0)
-    return _cluster_client(url, router, times)
+    return _cluster_client(url, _routers(url, prefix).fail_fast, times)
+
+
+class _Routers(NamedTuple):
+    patient: ClusterRouter
+    """It waits for a failover."""
+    fail_fast: ClusterRouter
+
+
+def _routers(url: str, prefix: str) -> _Routers:
+    cluster, home = _cluster_at(url), _home_of(prefix)
+    return _Routers(
+        patient=ClusterRouter(cluster, home=home, patience=LAST_ATTEMPT),
+        fail_fast=ClusterRouter(cluster, home=home, patience=0),
+    )
 
 
 def following_client(url: str, kind: type[C], place: Endpoint | None, **options: Any) -> C:
