@@ -7,7 +7,7 @@ they break. See docs/adr/0032-connections-to-one-primary.md.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -126,14 +126,13 @@ class DirectClient(redis.asyncio.Redis):
 
 
 class OverlappingClient(redis.Redis):
-    """A client that can do something else while the server works on a command."""
+    """A client that can do something else while the server works on a command.
 
-    def overlap(self, command: Sequence[Any], meanwhile: Callable[[], object]) -> Any:
-        """Send a command, call the function, and return the reply. Raises a RedisError.
+    `execute_command` calls `meanwhile` between sending the command and reading the reply; if the
+    command is sent again, it calls that again.
+    """
 
-        If the command is sent again, the function is called again.
-        """
-        return self.execute_command(*command, meanwhile=meanwhile)  # type: ignore[no-untyped-call]
+    overlaps = True
 
     def parse_response(
         self,
@@ -155,9 +154,7 @@ class OverlappingClient(redis.Redis):
 class AsyncOverlappingClient(redis.asyncio.Redis):
     """The asyncio `OverlappingClient`."""
 
-    async def overlap(self, command: Sequence[Any], meanwhile: Callable[[], object]) -> Any:
-        """Send a command, call the function, and return the reply. Raises a RedisError."""
-        return await self.execute_command(*command, meanwhile=meanwhile)  # type: ignore[no-untyped-call]
+    overlaps = True
 
     async def parse_response(
         self,

@@ -76,8 +76,12 @@ def _unchanged(call: Command[Any]) -> Steps[Any]:
 class OverlappedRequest(NamedTuple):
     """A command, and what may be called while the server works on it."""
 
-    command: CommandWords
+    words: CommandWords
     meanwhile: Callable[[], object]
+
+    def options(self, client: Any) -> dict[str, Any]:
+        """How a client executes it: one that only waits leaves to the caller what could be done."""
+        return {"meanwhile": self.meanwhile} if getattr(client, "overlaps", False) else {}
 
 
 Sent = CommandWords | BatchableRequest | OverlappedRequest | Outside[Any]
@@ -246,7 +250,6 @@ class Store:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._batcher = RequestBatcher(client.execute_command)
-        self._overlap: Any = getattr(client, "overlap", partial(_in_turn, client))
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -265,7 +268,8 @@ class Store:
             if type(command) is Outside:
                 return command.call()
             if type(command) is OverlappedRequest:
-                return self._overlap(*command)
+                options = command.options(self.client)
+                return self.client.execute_command(*command.words, **options)  # type: ignore[no-untyped-call]
             return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error
@@ -289,7 +293,6 @@ class AsyncStore:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._batcher = AsyncRequestBatcher(client.execute_command)
-        self._overlap: Any = getattr(client, "overlap", partial(_in_turn, client))
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -310,7 +313,8 @@ class AsyncStore:
             if type(command) is Outside:
                 return await asyncio.to_thread(command.call)
             if type(command) is OverlappedRequest:
-                return await self._overlap(*command)
+                options = command.options(self.client)
+                return await self.client.execute_command(*command.words, **options)  # type: ignore[no-untyped-call]
             return await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error
@@ -318,11 +322,6 @@ class AsyncStore:
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.aclose()
-
-
-def _in_turn(client: Any, command: CommandWords, _meanwhile: Callable[[], object]) -> Any:
-    """For a client that only waits: what could be done meanwhile is left to the caller."""
-    return client.execute_command(*command)
 
 
 def _database_of(client: Any, prefix: str, partitions: int, *, assumed: bool) -> Database:

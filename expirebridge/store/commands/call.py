@@ -133,7 +133,8 @@ class Command(Generic[T]):
     batching: BatchSpec | None = None
     """How it is batched with other calls; None: it is sent by itself."""
     meanwhile: Callable[[], object] | None = None
-    """What may be called while the server works on it. Perhaps nobody does, or more than once."""
+    """A function to call while the server works on it, if the client can; again, if it is sent
+    again."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
