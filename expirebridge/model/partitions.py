@@ -11,7 +11,7 @@ many partitions.
 """
 
 from binascii import crc_hqx
-from typing import NamedTuple
+from dataclasses import dataclass
 
 SLOTS = 16384
 MAX_PARTITIONS = 256
@@ -46,12 +46,13 @@ def is_count(count: int) -> bool:
     return 1 <= count <= MAX_PARTITIONS and count & (count - 1) == 0
 
 
-class PartitionLayout(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PartitionLayout:
     """The partitions of a database, and the mapping of ids and names to them."""
 
     prefix: str
     """The prefix that all partitions share, without the tag of one."""
-    count: int = 1  # type: ignore[assignment]  # hides `tuple.count`, which nobody calls
+    count: int = 1
 
     def partition_of(self, id: str) -> int:
         """The number of the partition to which an id belongs, from 0."""
