@@ -217,6 +217,7 @@ def task_as_fields(task: Task, group: Group | None = None) -> list[tuple[str, st
         "ended": moment(task.ended),
         "result": orjson.dumps(task.result).decode() if task.result is not None else None,
         "error": task.error,
+        "in clear": ", ".join(task.in_clear),
         "key": task.key.decode(errors="backslashreplace"),
         "outcome": task.outcome,
         "after": task.after,

@@ -440,7 +440,7 @@ class Ledger:
                     "private: a row does not keep arguments out of a key's name unless they are "
                     "sealed: give the ledger keys"
                 )
-            new.fields["args"] = self._writer.sealed(args, new.id)
+            new.fields["args"] = self._writer.sealed(args, new.id, split_call(new.call)[0])
         return new
 
     def _checked(
@@ -553,7 +553,7 @@ def _exists(id: str) -> TaskExists:
 def _made(
     new: NewTask, values: Mapping[str, Any], outcome: Outcome, key_ring: KeyRing | None
 ) -> LedgerTask:
-    args, kwargs = args_of(values["b_params"].encode(), new.id, key_ring)
+    args, kwargs = args_of(values["b_params"].encode(), new.id, values["b_func"], key_ring)
     return LedgerTask(
         id=new.id,
         func=values["b_func"],

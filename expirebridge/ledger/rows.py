@@ -130,11 +130,12 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
     """Return a row as a task; values that cannot be read are left out, or noted if sealed."""
     params, message = str(row["params"]).encode(), row["message"]
     try:
-        is_sealed = keys.is_hidden(params)
-        read = args_of(params, row["id"], key_ring) if is_sealed else keys.decode_args(params)
+        if keys.is_hidden(params):
+            args, kwargs = args_of(params, row["id"], row["func"], key_ring)
+        else:
+            args, kwargs = keys.decode_args(params)
     except ValueError:
-        read = [], {}
-    args, kwargs = read
+        args, kwargs = [], {}
     if message is not None:
         message = text(error_of(message.encode(), row["id"], key_ring))
     return LedgerTask(

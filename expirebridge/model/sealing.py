@@ -18,6 +18,7 @@ LONGEST_LINE = 200
 """How many characters of an error a line of a task's history has; see history.lua."""
 SEALED = rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})"
 """Sealed text, with the name of its key, and its base64."""
+_ARGUMENTS = "arguments"
 _KEY = r"([A-Za-z0-9_-]{1,32}):(\S+)"
 _SIZES = {32, 48, 64}
 _LINE = rb"(?m)^((?:\S+ ){5})(" + SEALED + rb")$"
@@ -27,9 +28,8 @@ _ADVICE = "write name:base64, the base64 of 32, 48 or 64 random bytes; separate 
 
 
 class Content(StrEnum):
-    """What is sealed: one does not open as the other."""
+    """What is sealed beside arguments: one does not open as the other."""
 
-    ARGUMENTS = "arguments"
     RESULT = "result"
     ERROR = "error"
 
@@ -58,15 +58,27 @@ class KeyRing:
         self.first = next(iter(keys))
         """The name of the key that seals."""
 
+    def seal_arguments(self, plain: bytes, id: str, func: str) -> bytes:
+        """Seal the arguments of a task: for no other function do they open."""
+        return self._seal(plain, _bound_to(id, _ARGUMENTS, func))
+
+    def open_arguments(self, stored: bytes, id: str, func: str) -> bytes:
+        """Open the arguments of a task, without values that stand behind them. Raises NotOpened."""
+        return self._open(stored.partition(b" ")[0], _bound_to(id, _ARGUMENTS, func))
+
     def seal(self, plain: bytes, id: str, content: Content) -> bytes:
         """Seal a part of the task of this id; what is empty stays so."""
-        if not plain:
-            return plain
-        sealed = self._ciphers[self.first].encrypt(plain, _bound_to(id, content))
-        return MARK + self.first.encode() + b":" + b2a_base64(sealed, newline=False)
+        return self._seal(plain, _bound_to(id, content)) if plain else plain
 
     def open(self, stored: bytes, id: str, content: Content) -> bytes:
         """Open what was sealed for the task of this id. Raises NotOpened."""
+        return self._open(stored, _bound_to(id, content))
+
+    def _seal(self, plain: bytes, bound: list[bytes]) -> bytes:
+        sealed = self._ciphers[self.first].encrypt(plain, bound)
+        return MARK + self.first.encode() + b":" + b2a_base64(sealed, newline=False)
+
+    def _open(self, stored: bytes, bound: list[bytes]) -> bytes:
         # Here, so that a producer that only seals does without.
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
@@ -78,7 +90,7 @@ class KeyRing:
         if cipher is None:
             raise NotOpened(f"it is sealed with key {name}, which is not among the keys here")
         try:
-            return cipher.decrypt(a2b_base64(form[2]), _bound_to(id, content))
+            return cipher.decrypt(a2b_base64(form[2]), bound)
         except (InvalidTag, Error, ValueError):
             raise NotOpened(
                 f"it is sealed with key {name}, and the key of that name here does not open it: "
@@ -145,9 +157,9 @@ def replace_in_history(history: bytes, replace: Callable[[bytes], bytes]) -> byt
     return re.sub(_LINE, lambda line: line[1] + replace(line[2]), history)
 
 
-def _bound_to(id: str, content: Content) -> list[bytes]:
+def _bound_to(id: str, *what: str) -> list[bytes]:
     """The associated data. A tick, `<series>@<ms>`, has what was sealed for its series.
 
     The id of a series may end so, too.
     """
-    return [b"expirebridge", content.encode(), re.sub(_TICK, "", id).encode()]
+    return [part.encode() for part in ("expirebridge", re.sub(_TICK, "", id), *what)]

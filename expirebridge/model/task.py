@@ -133,6 +133,9 @@ class Task:
     """The id of the task whose handler returned this one as its follow-up, if one did."""
     then: str | None = None
     """Of a task that succeeded: the id of its follow-up, if its handler returned one."""
+    in_clear: tuple[str, ...] = ()
+    """Read with keys: which of `arguments`, `result`, `error` and `history` are not sealed, so that
+    whoever can write to the server may have written them. Empty without keys."""
     completer: "Callable[[Transaction], None] | None" = field(
         default=None, repr=False, compare=False
     )

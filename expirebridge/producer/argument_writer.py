@@ -59,18 +59,14 @@ class ArgumentWriter:
         if self._codec is not None and len(args) > keys.MAX_ARGS:
             codec = load_codec(self._codec)
             stored = yield from Outside(functools.partial(encode_large, codec, args, id))
-        stored = self.sealed(stored, id)
+        stored = self.sealed(stored, id, func)
         if stored is not args:
             stored += yield from self._clear_values.of(func, args)
         return stored
 
-    def sealed(self, args: bytes, id: str) -> bytes:
+    def sealed(self, args: bytes, id: str, func: str) -> bytes:
         """Return arguments sealed for a task or a series, if there is a key."""
-        if self._key_ring is None:
-            return args
-        from expirebridge.model.sealing import Content  # noqa: PLC0415 - only with keys
-
-        return self._key_ring.seal(args, id, Content.ARGUMENTS)
+        return args if self._key_ring is None else self._key_ring.seal_arguments(args, id, func)
 
 
 PLAIN = ArgumentWriter()

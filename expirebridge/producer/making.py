@@ -390,11 +390,12 @@ class MakingOperations(OperationGroup):
             self._hooks.emit(hooks.NotMade(id=task.id, error=error))
 
     def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
-        args, kwargs = args_of(made.args, new.id, self._settings.key_ring)
+        func = split_call(made.call)[0]
+        args, kwargs = args_of(made.args, new.id, func, self._settings.key_ring)
         created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
             id=new.id,
-            func=split_call(made.call)[0],
+            func=func,
             args=args,
             kwargs=kwargs,
             key=made.key,

@@ -17,8 +17,10 @@ from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.resealing import Replacement
+from expirebridge.store.record_values import call_of
 
-_SealAgain = Callable[[KeyRing, str, bytes], bytes]
+_SealAgain = Callable[[KeyRing, str, str, bytes], bytes]
+"""Seals a field again, of a task or a series of this id and function."""
 _AT_ONCE = 512 * 1024
 """Bytes that one request replaces, about."""
 
@@ -89,9 +91,10 @@ def _of(
     done: Resealed, key_ring: KeyRing, kind: str, id: str, record: Mapping[str, bytes]
 ) -> Iterator[Replacement]:
     """The fields of one record that are sealed with another key than the first."""
+    func, _ = call_of(record)
     for name, seal_again in _FIELDS.items():
         stored, lacking = record.get(name, b""), set[str]()
-        again = partial(_if_opened, key_ring, id, seal_again, lacking)
+        again = partial(_if_opened, key_ring, partial(seal_again, key_ring, id, func), lacking)
         new = replace_in_history(stored, again) if name == "history" else again(stored)
         if new != stored:
             yield Replacement(kind, id, name, stored, new)
@@ -100,7 +103,7 @@ def _of(
 
 
 def _if_opened(
-    key_ring: KeyRing, id: str, seal_again: _SealAgain, lacking: set[str], stored: bytes
+    key_ring: KeyRing, seal_again: Callable[[bytes], bytes], lacking: set[str], stored: bytes
 ) -> bytes:
     """Seal again what is sealed with another key than the first.
 
@@ -110,28 +113,28 @@ def _if_opened(
     if key is None or key == key_ring.first:
         return stored
     try:
-        return seal_again(key_ring, id, stored)
+        return seal_again(stored)
     except NotOpened:
         lacking.add(key)
         return stored
 
 
-def _arguments(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
-    body, space, clear = stored.partition(b" ")
-    plain = key_ring.open(body, id, Content.ARGUMENTS)
-    return key_ring.seal(plain, id, Content.ARGUMENTS) + space + clear
+def _arguments(key_ring: KeyRing, id: str, func: str, stored: bytes) -> bytes:
+    _, space, clear = stored.partition(b" ")
+    plain = key_ring.open_arguments(stored, id, func)
+    return key_ring.seal_arguments(plain, id, func) + space + clear
 
 
-def _result(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+def _result(key_ring: KeyRing, id: str, _: str, stored: bytes) -> bytes:
     return key_ring.seal(key_ring.open(stored, id, Content.RESULT), id, Content.RESULT)
 
 
-def _error(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+def _error(key_ring: KeyRing, id: str, _: str, stored: bytes) -> bytes:
     plain = key_ring.open(stored.partition(b"\n")[0], id, Content.ERROR)
     return key_ring.seal_error(plain, id)
 
 
-def _line(key_ring: KeyRing, id: str, stored: bytes) -> bytes:
+def _line(key_ring: KeyRing, id: str, _: str, stored: bytes) -> bytes:
     return key_ring.seal_line(key_ring.open(stored, id, Content.ERROR), id)
 
 

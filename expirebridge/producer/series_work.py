@@ -78,7 +78,7 @@ def spec_from(
     return SeriesSpec(
         id=check_series_id(id),
         func=name,
-        args=writer.sealed(encoded, id),
+        args=writer.sealed(encoded, id, name),
         schedule=schedule_of(**when),
         fields=policy_fields(
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire

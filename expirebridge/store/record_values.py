@@ -8,7 +8,7 @@ import orjson
 
 from expirebridge.model.codec import encoded_in
 from expirebridge.model.keys import IN_RECORD, decode_args
-from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened, key_of, note_of
+from expirebridge.model.sealing import MARK, KeyRing, NotOpened, key_of, note_of
 from expirebridge.model.task import from_ms
 
 # Readers of single values of a record. An unreadable one gives None: bad data stops no reader.
@@ -75,7 +75,7 @@ def split_call(call: bytes) -> tuple[str, bytes]:
 
 
 def args_of(
-    stored: bytes, id: str = "", key_ring: KeyRing | None = None
+    stored: bytes, id: str = "", func: str = "", key_ring: KeyRing | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """Read arguments to be looked at; what cannot be read is shown as it is.
 
@@ -83,11 +83,10 @@ def args_of(
     says so instead.
     """
     if stored.startswith(MARK):
-        body = stored.partition(b" ")[0]
         try:
-            stored = opened(body, id, Content.ARGUMENTS, key_ring)
+            stored = ring_for(stored, key_ring).open_arguments(stored, id, func)
         except NotOpened:
-            return [note_of(body)], {}
+            return [note_of(stored)], {}
     try:
         return decode_args(stored)
     except ValueError:
@@ -103,10 +102,10 @@ def _encoded(stored: bytes) -> str:
     return "" if encoded is None else f"(encoded, {len(encoded):,} bytes)"
 
 
-def opened(stored: bytes, id: str, content: Content, key_ring: KeyRing | None) -> bytes:
-    """Open what was sealed. Raises NotOpened, also without keys."""
+def ring_for(stored: bytes, key_ring: KeyRing | None) -> KeyRing:
+    """The keys that are to open what was sealed. Raises NotOpened if there are none."""
     if key_ring is None:
         name = key_of(stored)
         fault = "damaged" if name is None else f"sealed with key {name}, and there are no keys here"
         raise NotOpened(f"it is {fault}")
-    return key_ring.open(stored, id, content)
+    return key_ring

@@ -1,5 +1,6 @@
 """Reads tasks out of the replies of scripts."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from expirebridge.model.history import HistoryEntry
-from expirebridge.model.keys import IN_RECORD
+from expirebridge.model.keys import ERASED, IN_RECORD
 from expirebridge.model.lateness import LateCause, Lateness
 from expirebridge.model.sealing import (
     MARK,
@@ -27,7 +28,7 @@ from expirebridge.store.record_values import (
     json,
     moment,
     number,
-    opened,
+    ring_for,
     text,
     whole,
     words,
@@ -312,9 +313,27 @@ def error_of(stored: bytes, id: str, key_ring: KeyRing | None) -> bytes:
         return stored
     sealed = stored.partition(b"\n")[0]  # a line for the history comes behind it
     try:
-        return opened(sealed, id, Content.ERROR, key_ring)
+        return ring_for(sealed, key_ring).open(sealed, id, Content.ERROR)
     except NotOpened:
         return note_of(sealed).encode()
+
+
+_CLEAR_LINE = rb"(?m)^(?:\S+ ){5}(?!sealed:)."
+"""The beginning of a line of a history whose error is not sealed; see history.lua."""
+
+
+def _in_clear(record: Mapping[str, bytes]) -> tuple[str, ...]:
+    """The parts of a record that would be sealed if a program with keys had written them."""
+    args = call_of(record)[1]
+    parts = {
+        "arguments": args != ERASED and args,
+        "result": record.get("result"),
+        "error": record.get("error"),
+    }
+    found = [name for name, stored in parts.items() if stored and not stored.startswith(MARK)]
+    if re.search(_CLEAR_LINE, record.get("history", b"")):
+        found.append("history")
+    return tuple(found)
 
 
 def _open_texts(record: dict[str, bytes], id: str, key_ring: KeyRing | None) -> None:
@@ -327,7 +346,7 @@ def _open_texts(record: dict[str, bytes], id: str, key_ring: KeyRing | None) -> 
         )
     if (result := record.get("result", b"")).startswith(MARK):
         try:
-            record["result"] = opened(result, id, Content.RESULT, key_ring)
+            record["result"] = ring_for(result, key_ring).open(result, id, Content.RESULT)
         except NotOpened:
             record["result"] = orjson.dumps(note_of(result))
 
@@ -339,9 +358,10 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
     """
     id, key, state, due, columns, *place = row
     record = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
+    in_clear = _in_clear(record) if key_ring is not None else ()
     _open_texts(record, text(id), key_ring)
     func, stored = call_of(record)
-    args, kwargs = args_of(stored, text(id), key_ring)
+    args, kwargs = args_of(stored, text(id), func, key_ring)
     made = whole(record.get("made", b""))
     standing = State(text(state)) if text(state) in set(State) else State.FAILED
     return Task(
@@ -357,5 +377,6 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
         history=history_of(record, standing),
         late=late_from(record) if standing.finished else None,
         listener=_last_listener(record),
+        in_clear=in_clear,
         **shown(record),
     )

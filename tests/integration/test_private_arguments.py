@@ -269,6 +269,62 @@ def test_a_copied_record_does_not_open(url: str, client: redis.Redis) -> None:
         assert copied.args == ["(sealed with key k1)"]
 
 
+async def test_sealed_arguments_open_for_their_own_function_alone(
+    settings: Settings, client: redis.Redis
+) -> None:
+    witness, seen = Witness(), list[str]()
+
+    async def publish(to: str) -> None:
+        seen.append(to)
+
+    async with (
+        AsyncBridge(settings.url, keys=K1) as bridge,
+        listening(replace(settings, keys=K1), witness, send=send, publish=publish),
+    ):
+        task = await bridge.make_task("test.send", [SECRET], "1h", id="a")
+        await bridge.schedule("s", "test.send", [SECRET], every="1h")
+        client.hset("expirebridge:task:a", "call", b"test.publish?@")
+        client.hset("expirebridge:series:s", "call", b"test.publish?@")
+        assert (await found(bridge, task)).args == ["(sealed with key k1)"]
+        with pytest.raises(InvalidTask, match="cannot be edited here"):
+            await bridge.edit("a", ["x"])
+        await bridge.run_now("a")
+        await bridge.run_series("s")
+        await witness.until_ended(2, End.RELEASED)
+        reason = await bridge.why("a")
+        assert reason is not None
+        assert reason.code == "sealed"
+    assert seen == []
+
+
+async def test_what_is_in_clear_is_shown_as_such(
+    settings: Settings, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = Witness()
+    async with (
+        AsyncBridge(settings.url, keys=K1) as bridge,
+        listening(replace(settings, keys=K1), witness, send=send, again=again),
+    ):
+        sent = await bridge.make_task("test.send", [SECRET], 0, id="sent")
+        await bridge.make_task("test.again", [SECRET], 0, id="again")
+        await witness.until_ended(2)
+        assert (await found(bridge, sent)).in_clear == ()
+        client.hset("expirebridge:task:sent", "result", b'"forged"')
+        client.hset("expirebridge:task:again", "error", b"forged")
+        history: Any = client.hget("expirebridge:task:again", "history")
+        line = history.rstrip(b"\n").rpartition(b" ")[0] + b" forged\n"
+        client.hset("expirebridge:task:again", "history", history + line)
+        forged = {task.id: task.in_clear for task in (await bridge.list()).tasks}
+        assert forged == {"sent": ("result",), "again": ("error", "history")}
+        async with AsyncBridge(settings.url) as plain:
+            made = await plain.make_task("test.send", [SECRET], "1h")
+            assert (await found(plain, made)).in_clear == ()
+        assert (await found(bridge, made)).in_clear == ("arguments",)
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", K1)
+    assert "in clear  error, history\n" in invoke("show", "again", url=settings.url)
+    assert invoke_json("show", "sent", url=settings.url)["in_clear"] == ["result"]
+
+
 def test_extend_compares_what_is_sealed(url: str) -> None:
     with Bridge(url, keys=K1) as bridge:
         bridge.make_task("test.send", [SECRET], "1h", id="a")

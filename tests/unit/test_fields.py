@@ -31,6 +31,7 @@ def test_a_task_has_what_is_shown() -> None:
         "queued",
         "history",
         "listener",
+        "in_clear",
     } | {"completer"}
     assert {field.name for field in fields(Task)} - shown == rest
 

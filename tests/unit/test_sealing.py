@@ -24,26 +24,26 @@ RING = KeyRing(f"{K1} {K2}")
 
 
 def test_what_was_sealed_opens_as_what_it_was() -> None:
-    sealed = RING.seal(PLAIN, "a", Content.ARGUMENTS)
+    sealed = RING.seal_arguments(PLAIN, "a", "m.f")
     assert sealed.startswith(b"sealed:k1:")
     assert b"secret" not in sealed
     assert is_hidden(sealed)
-    assert RING.open(sealed, "a", Content.ARGUMENTS) == PLAIN
-    assert RING.seal(PLAIN, "a", Content.ARGUMENTS) == sealed  # if_exists="extend" compares it
+    assert RING.open_arguments(sealed, "a", "m.f") == PLAIN
+    assert RING.seal_arguments(PLAIN, "a", "m.f") == sealed  # if_exists="extend" compares it
     assert RING.seal(b"", "a", Content.RESULT) == b""
 
 
 def test_all_keys_open_and_the_first_seals() -> None:
-    sealed = KeyRing(K2).seal(PLAIN, "a", Content.ARGUMENTS)
+    sealed = KeyRing(K2).seal_arguments(PLAIN, "a", "m.f")
     assert key_of(sealed) == "k2"
     assert note_of(sealed) == "(sealed with key k2)"
-    assert RING.open(sealed, "a", Content.ARGUMENTS) == PLAIN
+    assert RING.open_arguments(sealed, "a", "m.f") == PLAIN
 
 
 @pytest.mark.parametrize("series", ["nightly", "tenant@17", "a@1@2"])
 def test_the_ticks_of_a_series_have_what_was_sealed_for_it(series: str) -> None:
-    sealed = RING.seal(PLAIN, series, Content.ARGUMENTS)
-    assert RING.open(sealed, f"{series}@1795253566123", Content.ARGUMENTS) == PLAIN
+    sealed = RING.seal_arguments(PLAIN, series, "m.f")
+    assert RING.open_arguments(sealed, f"{series}@1795253566123", "m.f") == PLAIN
 
 
 def test_only_whole_errors_of_a_history_are_taken_for_sealed_ones() -> None:
@@ -58,27 +58,32 @@ def test_only_whole_errors_of_a_history_are_taken_for_sealed_ones() -> None:
     assert opened == history.replace(sealed, b"boom", 1)
 
 
-SEALED = RING.seal(PLAIN, "a", Content.ARGUMENTS)
+SEALED = RING.seal_arguments(PLAIN, "a", "m.f")
 
 
 @pytest.mark.parametrize(
-    ("ring", "stored", "id", "content", "fault"),
+    ("ring", "stored", "id", "func", "fault"),
     [
-        (RING, SEALED, "b", Content.ARGUMENTS, "does not open it"),
-        (RING, SEALED, "a", Content.RESULT, "does not open it"),
-        (KeyRing(key("k1", 9)), SEALED, "a", Content.ARGUMENTS, "it is another key"),
-        (RING, SEALED[:-4] + b"AAA=", "a", Content.ARGUMENTS, "the record was changed"),
-        (RING, b"sealed:k1:AAAA", "a", Content.ARGUMENTS, "does not open it"),
-        (RING, b"sealed:k1:A", "a", Content.ARGUMENTS, "does not open it"),
-        (RING, b"sealed:", "a", Content.ARGUMENTS, "it was damaged"),
-        (KeyRing(K2), SEALED, "a", Content.ARGUMENTS, "sealed with key k1, which is not among"),
+        (RING, SEALED, "b", "m.f", "does not open it"),
+        (RING, SEALED, "a", "m.g", "does not open it"),
+        (KeyRing(key("k1", 9)), SEALED, "a", "m.f", "it is another key"),
+        (RING, SEALED[:-4] + b"AAA=", "a", "m.f", "the record was changed"),
+        (RING, b"sealed:k1:AAAA", "a", "m.f", "does not open it"),
+        (RING, b"sealed:k1:A", "a", "m.f", "does not open it"),
+        (RING, b"sealed:", "a", "m.f", "it was damaged"),
+        (KeyRing(K2), SEALED, "a", "m.f", "sealed with key k1, which is not among"),
+        (RING, RING.seal(PLAIN, "a", Content.RESULT), "a", "m.f", "does not open it"),
     ],
 )
-def test_nothing_else_opens(
-    ring: KeyRing, stored: bytes, id: str, content: Content, fault: str
-) -> None:
+def test_nothing_else_opens(ring: KeyRing, stored: bytes, id: str, func: str, fault: str) -> None:
     with pytest.raises(NotOpened, match=fault):
-        ring.open(stored, id, content)
+        ring.open_arguments(stored, id, func)
+
+
+def test_arguments_do_not_open_as_a_result() -> None:
+    for content in Content:
+        with pytest.raises(NotOpened, match="does not open it"):
+            RING.open(SEALED, "a", content)
 
 
 @pytest.mark.parametrize("line", ["b" * 120, "x" * 500, "ä" * 300])

@@ -37,11 +37,11 @@ from expirebridge.model.policies import (
     decode_misfire,
     decode_policy,
 )
-from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
+from expirebridge.model.sealing import MARK, KeyRing, NotOpened
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.model.transactions import Transaction
 from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.record_values import opened
+from expirebridge.store.record_values import ring_for
 from expirebridge.store.task_records import ClaimedTask, listener_of
 
 logger = logging.getLogger("expirebridge")
@@ -421,8 +421,8 @@ class Attempt:
         """Its arguments, opened if they are sealed. Raises NotOpened."""
         if not stored.startswith(MARK):
             return stored
-        body = stored.partition(b" ")[0]
-        return opened(body, self.claimed.id, Content.ARGUMENTS, self.outcomes.key_ring)
+        key_ring = ring_for(stored, self.outcomes.key_ring)
+        return key_ring.open_arguments(stored, self.claimed.id, self.claimed.func)
 
 
 class FinishedAttempt(NamedTuple):

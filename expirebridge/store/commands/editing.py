@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from expirebridge.model.keys import IN_RECORD, MAX_ARGS_IN_KEY, is_hidden
-from expirebridge.model.sealing import MARK, Content, KeyRing, NotOpened
+from expirebridge.model.sealing import MARK, KeyRing, NotOpened
 from expirebridge.model.task import Change, Task
 from expirebridge.store.commands.call import Command, OfId, new_nonce, rows_of, script
 from expirebridge.store.commands.producing import change_of
-from expirebridge.store.record_values import call_of, opened, text
+from expirebridge.store.record_values import call_of, ring_for, text
 from expirebridge.store.task_records import task_from
 
 _OTHER_CALL = 9
@@ -40,11 +40,12 @@ def read_task(id: str, key_ring: KeyRing | None = None) -> Command[EditedTask | 
 
 def _edited(row: Sequence[Any], key_ring: KeyRing | None) -> EditedTask:
     record = {text(name): value for name, value in rows_of(row[4], 2)}
-    stored = args = call_of(record)[1]
+    func, stored = call_of(record)
+    args = stored
     hidden = ""
     if stored.startswith(MARK):
         try:
-            args = opened(stored.partition(b" ")[0], text(row[0]), Content.ARGUMENTS, key_ring)
+            args = ring_for(stored, key_ring).open_arguments(stored, text(row[0]), func)
         except NotOpened as fault:
             hidden = str(fault)
     if not hidden and is_hidden(args):
