@@ -66,7 +66,7 @@ def app(
     client = client or clients.async_producer_client(settings.url, settings.prefix)
     context = PageContext(
         bridge=AsyncBridge(url, client=client, prefix=prefix),
-        operations=Operations(settings, Hooks()),
+        operations=Operations(replace(settings, keys=None), Hooks()),
         store=AsyncPartitions(client, prefix=settings.prefix),
         settings=settings,
         actions=actions,

@@ -37,7 +37,7 @@ class PageContext:
 
     bridge: AsyncBridge
     operations: Operations
-    """The bridge's operations, for readings that combine several calls."""
+    """Operations for lists, and for readings that combine several calls. They have no keys."""
     store: AsyncPartitions
     settings: Settings
     actions: bool

@@ -95,8 +95,10 @@ class GroupPages:
             )  # fmt: skip
         state = request.query_params.get("state") or None
         cursor = request.query_params.get("cursor") or None
-        members = await self._context.bridge.list(
-            group=name, state=state, limit=SHOWN_MEMBERS, cursor=cursor
+        members = await self._context.store.run(
+            self._context.operations.list(
+                group=name, state=state, limit=SHOWN_MEMBERS, cursor=cursor
+            )
         )
         return self._context.page(
             request, "one_group.html",

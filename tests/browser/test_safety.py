@@ -19,17 +19,20 @@ import httpx
 import pytest
 import redis
 from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
-from expirebridge import AsyncBridge, State, web
+from expirebridge import AsyncBridge, State, handler, web
 from expirebridge.errors import InvalidSetting
+from expirebridge.settings import Settings
 from expirebridge.web.guard import LONGEST_PAUSE, MOST_WAITING, network_of, pause_after
 from expirebridge.web.http_connection import MOST_CONNECTIONS
 from expirebridge.web.live import MAX_STREAMS
-from tests.browser.serving import OWN, Asking
+from tests.browser.serving import OWN, Asking, words
 from tests.kit.half_open import half_open, until_closed
 from tests.kit.private_keys import K1
 from tests.kit.processes import COMMAND, PATIENCE, run
+from tests.kit.witness import Witness, listening
 
 STATIC = Path(web.__file__).parent / "static"
 TEMPLATES = Path(web.__file__).parent / "templates"
@@ -334,7 +337,7 @@ async def test_arguments_are_shown_only_if_asked_for_and_may_be_hidden(
 
 
 async def test_sealed_arguments_are_shown_with_their_key_only(
-    asking: Asking, url: str, monkeypatch: pytest.MonkeyPatch
+    asking: Asking, async_bridge: AsyncBridge, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncBridge(url, keys=K1) as sealing:
         await sealing.make_task("mail.send", ["pass-word"], 60, id="a")
@@ -347,6 +350,51 @@ async def test_sealed_arguments_are_shown_with_their_key_only(
         assert "pass-word" in (await client.get("/task/arguments?id=a")).text
         for page in ("/", "/tasks", "/task?id=a"):
             assert "pass-word" not in (await client.get(page)).text
+        assert "In clear" not in (await client.get("/task?id=a")).text
+        await async_bridge.make_task("mail.send", ["plain"], 60, id="b")
+        assert "In clear arguments" in words((await client.get("/task?id=b")).text)
+
+
+OPENING = {"/task", "/task/arguments", "/task/edit", "/task/live", "/find", "/live"}
+"""What shows one task, and may open what is sealed of it; and a stream, which has no end."""
+ASKED = [
+    "", "?state=failed", "?state=any&id=g", "?state=failed&id=s", "?state=any&tag=x", "?name=g",
+    "?id=s", "?action=retry&state=failed", "?action=retry&state=any&id=g",
+]  # fmt: skip
+
+
+async def test_no_list_opens_what_is_sealed(
+    asking: Asking, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = Witness()
+
+    @handler(retry=[])
+    async def fail(to: str) -> None:
+        raise ValueError(f"no {to}")
+
+    async with (
+        AsyncBridge(settings.url, keys=K1) as sealing,
+        listening(replace(settings, keys=K1), witness, fail=fail),
+    ):
+        member = {"func": "test.fail", "args": ["pass-word"], "delay": 0, "tags": ["x"]}
+        await sealing.make_group("g", [member])
+        await sealing.schedule("s", "test.fail", ["pass-word"], every="1d", tags=["x"])
+        await sealing.run_series("s")
+        await witness.until_ended(2)
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", K1)
+    app = web.app(settings.url, actions=True)
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    lists = {route.path for route in routes if "GET" in (route.methods or ())} - OPENING
+    shown = ""
+    async with asking(actions=True) as client:
+        assert "pass-word" in (await client.get("/task?id=g@g0")).text
+        for path in sorted(lists):
+            for query in ASKED:
+                page = await client.get(path + query)
+                assert "pass-word" not in page.text, path + query
+                shown += page.text
+    # Rows of the failed ones were there: found by state, id, tag and group, and by the series.
+    assert shown.count("sealed with key k1") >= 8
 
 
 @contextlib.contextmanager
