@@ -5,6 +5,7 @@ same text for the same arguments of the same task, so that `if_exists="extend"` 
 """
 
 import functools
+import hmac
 import re
 from binascii import Error, a2b_base64, b2a_base64
 from collections.abc import Callable
@@ -19,6 +20,7 @@ LONGEST_LINE = 200
 SEALED = rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})"
 """Sealed text, with the name of its key, and its base64."""
 _ARGUMENTS = "arguments"
+_DIGESTS = b"expirebridge: digests"
 _KEY = r"([A-Za-z0-9_-]{1,32}):(\S+)"
 _SIZES = {32, 48, 64}
 _LINE = rb"(?m)^((?:\S+ ){5})(" + SEALED + rb")$"
@@ -53,6 +55,9 @@ class KeyRing:
                 f"keys: sealing needs {missing.name}: pip install 'expirebridge[crypto]'"
             ) from None
         self._ciphers = {name: AESSIV(key) for name, key in keys.items()}
+        self._digest_keys = {
+            name: hmac.digest(key, _DIGESTS, "sha256") for name, key in keys.items()
+        }
         self.names = frozenset(keys)
         """The names of all keys."""
         self.first = next(iter(keys))
@@ -96,6 +101,16 @@ class KeyRing:
                 f"it is sealed with key {name}, and the key of that name here does not open it: "
                 "it is another key, or the record was changed, or copied from another task"
             ) from None
+
+    def digests(self, text: bytes) -> list[str]:
+        """A digest of a text by each key, that of the first one first, with its name.
+
+        Nobody without the key can try what a digest is of.
+        """
+        return [
+            f"{name}:{hmac.digest(key, text, 'sha256').hex()}"
+            for name, key in self._digest_keys.items()
+        ]
 
     def seal_error(self, text: bytes, id: str) -> bytes:
         """Seal an error, and again its last line, which is what a task's history keeps."""

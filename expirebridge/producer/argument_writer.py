@@ -68,6 +68,15 @@ class ArgumentWriter:
         """Return arguments sealed for a task or a series, if there is a key."""
         return args if self._key_ring is None else self._key_ring.seal_arguments(args, id, func)
 
+    def definition(self, name: str, digest: str) -> str:
+        """What is stored of a group that has this digest, with which nobody can try arguments.
+
+        With keys one word for each, of which the first is stored, and any is compared.
+        """
+        if self._key_ring is None:
+            return digest
+        return " ".join(self._key_ring.digests(f"{name} {digest}".encode()))
+
 
 PLAIN = ArgumentWriter()
 """Writes JSON, and nothing else."""

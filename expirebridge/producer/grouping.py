@@ -11,7 +11,7 @@ from expirebridge.model.task import Outcome, State
 from expirebridge.producer.making import MakingOperations
 from expirebridge.producer.new_task import new_task
 from expirebridge.store import commands
-from expirebridge.store.commands.call import Argument, Command, Steps
+from expirebridge.store.commands.call import Command, Steps
 from expirebridge.store.commands.producing import MakeReply, NewTask
 from expirebridge.store.record_values import split_call
 
@@ -124,12 +124,16 @@ class GroupOperations(MakingOperations):
         self, name: str, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
     ) -> Steps["MakeGroupCode"]:
         """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
-        digest = self._digest_of(on_failed, members, then)
+        digest = _digest_of(on_failed, members, then)
         if then is not None:
             then = yield from self._writer.write(then)
             self._announce([then])
         begun = yield from commands.groups.make_group(
-            name, on_failed=on_failed, definition=digest, count=len(members), then=then
+            name,
+            on_failed=on_failed,
+            definition=self._writer.definition(name, digest),
+            count=len(members),
+            then=then,
         )
         if begun.code is commands.groups.MakeGroupCode.DIFFERS:
             raise GroupDiffers(name)
@@ -140,23 +144,6 @@ class GroupOperations(MakingOperations):
             if self._unknown.warns:
                 yield from self._unknown.warn([split_call(then.call)[0]])
         return begun.code
-
-    def _digest_of(
-        self, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
-    ) -> str:
-        """A digest of what a group is made with, but for times. Without arguments that are sealed:
-        it is stored in clear, and short ones could be guessed from it."""
-        left_out = {"args"} if self._writer.seals else set[str]()
-
-        def fields_of(task: NewTask) -> list[tuple[str, Argument]]:
-            return sorted(pair for pair in task.fields.items() if pair[0] not in left_out)
-
-        digest = sha1(on_failed.encode(), usedforsecurity=False)
-        for member in members:
-            digest.update(repr((member.call, fields_of(member))).encode())
-        if then is not None:
-            digest.update(repr((then.call, then.when, fields_of(then))).encode())
-        return digest.hexdigest()
 
     def _follow_up(self, name: str, then: "Then | None") -> NewTask | None:
         if then is None:
@@ -180,6 +167,16 @@ class GroupOperations(MakingOperations):
         if group is None:
             raise GroupNotFound(name)
         return group
+
+
+def _digest_of(on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None) -> str:
+    """A digest of what a group is made with, but for times."""
+    digest = sha1(on_failed.encode(), usedforsecurity=False)
+    for member in members:
+        digest.update(repr((member.call, sorted(member.fields.items()))).encode())
+    if then is not None:
+        digest.update(repr((then.call, then.when, sorted(then.fields.items()))).encode())
+    return digest.hexdigest()
 
 
 def _reply_of(then: NewTask, begun: "MakeGroupReply") -> MakeReply:

@@ -40,7 +40,7 @@ from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
 from tests.kit.dying_producer import Died, dying_after
 from tests.kit.logs import Log
-from tests.kit.private_keys import K1
+from tests.kit.private_keys import K1, K2, key
 from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -550,17 +550,43 @@ def test_a_repeated_call_may_have_other_times(bridge: Bridge) -> None:
     assert bridge.make_group("g", later, then=THEN) == group
 
 
+@pytest.mark.parametrize("place", ["args", "kwargs", "then"])
+def test_with_keys_too_other_arguments_make_another_group(url: str, place: str) -> None:
+    def make_it(bridge: Bridge, card: int) -> Group:
+        given = {"args": [0], "kwargs": {"card": 0}, "then": 0} | {
+            place: card if place == "then" else [card] if place == "args" else {"card": card}
+        }
+        one = {"func": "mail.send", "args": given["args"], "kwargs": given["kwargs"], "delay": 60}
+        return bridge.make_group("g", [one], then=Then("orders.close", [given["then"]]))
+
+    with Bridge(url, keys=K1) as bridge:
+        group = make_it(bridge, 1)
+        assert make_it(bridge, 1) == group
+    # While keys are changed, programs have them in another order, and then the old one no more.
+    for keys in (f"{K1} {K2}", f"{K2} {K1}", K1):
+        with Bridge(url, keys=keys) as bridge:
+            assert make_it(bridge, 1) == group
+            with pytest.raises(GroupDiffers):
+                make_it(bridge, 2)
+    for others in (K2, key("k1", 9), None):
+        with Bridge(url, keys=others) as bridge, pytest.raises(GroupDiffers):
+            make_it(bridge, 1)
+
+
 def test_the_digest_of_a_group_tells_nothing_of_sealed_arguments(
     url: str, client: redis.Redis
 ) -> None:
-    with Bridge(url, keys=K1) as bridge:
-        digests = set()
-        for card in (1, 2):
-            one = [{"func": "mail.send", "args": [card], "delay": 60}]
-            bridge.make_group(f"g{card}", one, then=Then("orders.close", [card]))
-            assert bridge.make_group(f"g{card}", one, then=Then("orders.close", [card])).total == 1
-            digests.add(client.hget(f"expirebridge:group:g{card}", "definition"))
-    assert len(digests) == 1
+    """Without the key, nobody can try arguments; nor see which groups have the same."""
+    digests = set[Any]()
+    for keys, card in [(K1, 1), (K1, 1), (K1, 2), (key("k1", 9), 1)]:
+        client.flushdb()
+        with Bridge(url, keys=keys) as bridge:
+            for name in ("g", "h"):
+                one = [{"func": "mail.send", "args": [card], "delay": 60}]
+                bridge.make_group(name, one, then=Then("orders.close", [card]))
+                digests.add(client.hget(f"expirebridge:group:{name}", "definition"))
+    assert len(digests) == 6
+    assert all(one.startswith(b"k1:") for one in digests)
 
 
 def test_a_member_can_be_replaced(store: Store, bridge: Bridge) -> None:

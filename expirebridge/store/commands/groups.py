@@ -39,7 +39,8 @@ def make_group(
 ) -> Command[MakeGroupReply]:
     """Make a group, and its paused follow-up. `count` numbers of members are given out.
 
-    `definition` is a digest by which a repeated call is told from another group of that name.
+    `definition` is a digest by which a repeated call is told from another group of that name; or
+    several in words, of which the first is stored.
     """
     item = then.encode() if then is not None else ()
     return script(

@@ -2,8 +2,9 @@
 -- Makes a group, and its follow-up, which is paused until all members have ended.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 name, 3 on_failed ('wait', 'run' or 'cancel'), 4 a digest of what it is made with, 5 one more
---          than the highest number of a member that its maker gives out; then the follow-up as in make.lua, if any
+-- ARGV     1 database, 2 name, 3 on_failed ('wait', 'run' or 'cancel'), 4 a digest of what it is made with (of
+--          several, in words, the first is stored), 5 one more than the highest number of a member that its maker
+--          gives out; then the follow-up as in make.lua, if any
 -- returns  {code, now}, and for a follow-up its due time if the group ended now, and its trigger key
 --          codes: 1 made, 2 it is there, and was made with the same, 3 with something else, 4 an unfinished task has
 --          the follow-up's id; or the error EXPIREBRIDGE_MOVE: nothing is written then
@@ -19,7 +20,10 @@ local name, on_failed, definition, next = ARGV[2], ARGV[3], ARGV[4], tonumber(AR
 local BEGUN, THERE, DIFFERS, TAKEN = 1, 2, 3, 4
 
 local known = redis.pcall('HGET', group_key(name), 'definition')
-if type(known) == 'string' then return { known == definition and THERE or DIFFERS, now } end
+if type(known) == 'string' then
+  return { string.find(' ' .. definition .. ' ', ' ' .. known .. ' ', 1, true) and THERE or DIFFERS, now }
+end
+definition = string.match(definition, '^%S+')
 if is_leaving then return leaving() end
 
 mark_format()
