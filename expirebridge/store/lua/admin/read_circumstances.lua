@@ -50,8 +50,8 @@ local TELL = {
     tell('timer', timer == 'none' and -1 or timer or -2)
     tell('ttl', record.ttl)
     tell('ahead', redis.call('ZRANK', state_set('pending'), id))
-    local lane = uses_limits and score_of(grants_key(), id) and string.match(record.slots or '', '[^\n]+$')
-    if lane then
+    if uses_limits and record.slots and score_of(grants_key(), id) then
+      local lane = string.match(record.slots, '^.*\n(.*)') or record.slots
       tell('rest', score_of(rates_key(), 'rest ' .. lane))
       granted = place_of(id, lane)
     end

@@ -18,7 +18,7 @@ local function tell(view)
   if not view then return false end
   local fields, record = view[5], {}
   for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
-  local func, args = string.match(record.call, '^([^?]*)%??(.*)$')
+  local func, args = string.match(record.call, '^([^?]*)%??(.*)')
   local reply = { 'id', view[1], 'key', view[2], 'state', view[3], 'due', view[4], 'func', func,
     'args', record.args or args }
   for i = 1, #fields, 2 do

@@ -70,12 +70,15 @@ end
 -- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile. Its first due time stays.
 local park = uses_limits and function(id, record, due, lane, kept, tenant)
   -- One that has begun stays the only one of its ordered lane.
+  local all, is_kept = {}, {}
+  for _, each in ipairs(kept) do is_kept[each] = true end
   for each in string.gmatch(record.started and record.slots or '', '[^\n]+') do
     local limit = limit_of(each)
-    if limit and limit.ordered and each ~= kept[1] then kept = { each, unpack(kept) } end
+    if limit and limit.ordered and not is_kept[each] then all[#all + 1] = each end
   end
+  for _, each in ipairs(kept) do all[#all + 1] = each end
   due = string.format('%.0f', due)
-  append(decided, 'waiting', { id, lane, due, tenant, change_slots(id, record, kept) })
+  append(decided, 'waiting', { id, lane, due, tenant, change_slots(id, record, all) })
   append(decided.queueing, lane, due, id)
   counted.queue[lane] = count_queue(lane) + 1
   touched[lane] = true

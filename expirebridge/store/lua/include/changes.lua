@@ -6,7 +6,8 @@
 -- A call whose reply was lost is sent again. If the record has its nonce, it was done before, and gets
 -- the same answer. Without a nonce, '', a resend is not recognized.
 local function answered(record, nonce)
-  for code, known in string.gmatch(record and record.nonce or '', '(%d+):(%S+)') do
+  for word in string.gmatch(record and record.nonce or '', '%S+') do
+    local code, known = string.match(word, '^(%d+):(.*)')
     if known == nonce then return tonumber(code) end
   end
 end

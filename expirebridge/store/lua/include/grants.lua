@@ -69,7 +69,7 @@ end
 
 -- The field `waited` of a task that has waited in a lane since `parked`, until a moment; `before` is the field so far.
 local waited_until = uses_limits and function(moment, lane, parked, before)
-  local all, held = string.match(before or '', '^(%d+) ?(%d*)$')
+  local all, held = string.match(before or '', '^(%d+) ?(%d*)')
   local wait = math.max(moment - (number_up_to(now, parked) or now), 0)
   local waited = string.format('%.0f', (number_up_to(now, all) or 0) + wait)
   held = (number_up_to(now, held) or 0) + (is_hold(lane) and wait or 0)

@@ -6,15 +6,15 @@
 --   <ms> <what> <old due> <new due> <times>            '-' where there was none: paused, or running
 --   <ms> <how it ended> <attempt> <started> <times> <the last line of its error>
 -- Repeated entries are one line with their number: keepalives, and attempts that were snoozed or whose function is
--- unknown.
+-- unknown. A history that is longer than LONGEST was written by another client: only its end is kept.
 local PUTS_OFF = { edit = true, extend = true, beat = true }
 
 local function number_or_dash(value) return value and string.format('%.0f', value) or '-' end
 
 -- The lines, without the last if the new one repeats it; and the new one's values.
 local function merged(lines, what, first, second)
-  local last = string.match(lines, '[^\n]*\n$')
-  local known, old, new, times = string.match(last or '', '^%d+ (%S+) (%S+) (%S+) (%d+)')
+  local last = string.match(lines, '^.*\n([^\n]*\n)$') or lines
+  local known, old, new, times = string.match(last, '^%d+ (%S+) (%S+) (%S+) (%d+)')
   if known ~= what then return lines, first, 1 end
   local again = what == 'unknown' or what == 'snoozed'
   if PUTS_OFF[what] and second and tonumber(new) then
@@ -30,14 +30,15 @@ local function merged(lines, what, first, second)
 end
 
 local function note(id, what, first, second, text, at)
-  local MOST_LINES, LONGEST_TEXT = 20, 200
+  local MOST_LINES, LONGEST_TEXT, LONGEST = 20, 200, 8192
   local lines = redis.call('HGET', record_key(id), 'history') or ''
+  if #lines > LONGEST then lines = string.match(string.sub(lines, -LONGEST), '\n(.*)') or '' end
   local times
   lines, first, times = merged(lines, what, first, second)
   local line = { string.format('%.0f', at or now), what, number_or_dash(first), number_or_dash(second),
     string.format('%d', times) }
   if text and text ~= '' then
-    line[6] = string.sub(string.match(text, '[^\n]*$'), 1, LONGEST_TEXT)
+    line[6] = string.sub(string.match(text, '^.*\n(.*)') or text, 1, LONGEST_TEXT)
   end
   lines = lines .. table.concat(line, ' ') .. '\n'
   if select(2, string.gsub(lines, '\n', '')) > MOST_LINES then

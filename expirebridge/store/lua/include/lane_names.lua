@@ -135,17 +135,17 @@ local lanes_of; if uses_limits then
   function lanes_of(limits, record)
     local lanes, tenants, args = {}, NO_LANES, nil
     for i, limit in ipairs(limits) do
-      local name, parameter = limit[1], limit[3]
+      local lane, parameter = limit[1], limit[3]
       if type(parameter) == 'string' or limit[6] then
-        args = args or record.args or string.match(record.call, '%?(.*)$') or ''
+        args = args or record.args or string.match(record.call, '%?(.*)') or ''
       end
       if type(parameter) == 'string' then
-        name = name .. '=' .. value_of_argument(args, limit[2], parameter, limit[4])
+        lane = lane .. '=' .. value_of_argument(args, limit[2], parameter, limit[4])
       end
-      lanes[i] = name
+      lanes[i] = lane
       if limit[6] then
         if tenants == NO_LANES then tenants = {} end
-        tenants[name] = value_of_argument(args, limit[5], limit[6], limit[7])
+        tenants[lane] = value_of_argument(args, limit[5], limit[6], limit[7])
       end
     end
     return lanes, tenants

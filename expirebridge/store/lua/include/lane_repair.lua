@@ -34,7 +34,7 @@ local take_back = uses_limits and function(id)
   local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'due', 'tenant')
   redis.call('ZREM', grants_key(), id)
   if known.err or not known[1] or known[2] then return end
-  local lane = string.match(known[1], '[^\n]+$')
+  local lane = string.match(known[1], '^.*\n(.*)') or known[1]
   local limit = limit_of(lane) or {}
   -- In an ordered lane nobody is passed over.
   if limit.ordered then return end

@@ -86,23 +86,28 @@ local function advance(series, at, due, successor, tzdata)
   redis.call('ZADD', series_set(), due, series)
 end
 
--- The declarations of each listener, a text ' <series>=<fingerprint> ... ' in a hash. Those of a listener without a
--- heartbeat for two leases are ignored.
-local function read_declarations(lease)
+local NOT_DECLARED = {}
+
+-- By series, the declared fingerprints, each with the number of listeners that declare it. The declarations of a listener
+-- are a text ' <series>=<fingerprint> ... ' in a hash; those of one without a heartbeat for two leases are ignored.
+local function count_declarations(lease)
   -- With ZRANGE, which producers may send, too.
   local listeners = redis.call('ZRANGE', listeners_key, now - 2 * lease, '+inf', 'BYSCORE')
-  return values_of(declarations_key(), listeners)
-end
-
--- The declared fingerprints of a series, each with the number of listeners that declare it.
-local function count_declarations(texts, series)
-  local found = {}
-  for _, text in ipairs(texts) do
-    local _, stop = string.find(text or '', ' ' .. series .. '=', 1, true)
-    local fingerprint = stop and string.match(text, '^%x+', stop + 1)
-    if fingerprint then found[fingerprint] = (found[fingerprint] or 0) + 1 end
+  local alike, declared = {}, {}
+  for _, text in ipairs(values_of(declarations_key(), listeners)) do
+    if text then alike[text] = (alike[text] or 0) + 1 end
   end
-  return found
+  for text, number in pairs(alike) do
+    for word in string.gmatch(text, '%S+') do
+      local series, fingerprint = string.match(word, '^([^=]*)=(%x+)')
+      if series then
+        local counts = declared[series] or {}
+        counts[fingerprint] = (counts[fingerprint] or 0) + number
+        declared[series] = counts
+      end
+    end
+  end
+  return declared
 end
 
 -- The fields of a series for a reader, in the order of store/series_records.py.
@@ -113,7 +118,7 @@ local SHOWN_OF_SERIES = { 'call', 'args', 'spec', 'fingerprint', 'declared', 'ma
 -- A series for a reader: id, its place, when its waiting tick is due (a client may have moved it) or nil,
 -- that tick's state or nil, the state of the latest tick that began or nil, how many listeners declare
 -- it, then the values; nil if it is gone.
-local function view_of_series(id, texts)
+local function view_of_series(id, declared)
   local values = redis.pcall('HMGET', series_key(id), unpack(SHOWN_OF_SERIES))
   local place = redis.call('ZSCORE', series_set(), id)
   if values.err or not values[1] or not place then return false end -- one of a ledger has no place
@@ -121,7 +126,7 @@ local function view_of_series(id, texts)
   local waiting = tick and read(tick, { 'due', 'left' })
   local due = waiting and not FINISHED[waiting.state] and due_of(tick, waiting) or false
   local declarers = 0
-  for _, count in pairs(values[5] and count_declarations(texts, id) or {}) do declarers = declarers + count end
+  for _, count in pairs(values[5] and declared[id] or NOT_DECLARED) do declarers = declarers + count end
   local last = values[11] and read(values[11])
   return { id, place, due, waiting and waiting.state or false,
     last and last.state or false, declarers, values }

@@ -152,7 +152,7 @@ local function settle(item, text, none_has_timer)
     -- Since it was read, a task that this script has made may have taken over a key that is another's by its name.
     if record.key then record.key = redis.call('HGET', record_key(id), 'key') or nil end
     local rate, late, cause, objective
-    if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)$') end
+    if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)') end
     if outcome == 'busy' then
       if uses_limits then rest_lane(id, record, rate, delay) end
       outcome = 'snoozed'
@@ -173,7 +173,7 @@ end
 
 -- An attempt, and its record: from ARGV[at], '<id> <token> <outcome> ...'.
 local function read_item(at)
-  local id, token, outcome, delay, more = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)(.*)$')
+  local id, token, outcome, delay, more = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)(.*)')
   return { id, token, outcome, tonumber(delay), (read(id, SETTLE_FIELDS)), more }
 end
 

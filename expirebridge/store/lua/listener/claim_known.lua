@@ -52,10 +52,13 @@ end
 
 -- Number of listeners that have a function; those without a declaration count as having it.
 local function count_peers(func)
-  local count = listeners
-  for fingerprint, run_it in string.gmatch(ARGV[14], '(%x+) (%d+)') do
-    if type(redis.pcall('HGET', code_key(fingerprint), func)) ~= 'string' then
-      count = count - tonumber(run_it)
+  local count, fingerprint = listeners, nil
+  for word in string.gmatch(ARGV[14], '%S+') do
+    if not fingerprint then
+      fingerprint = word
+    else
+      if type(redis.pcall('HGET', code_key(fingerprint), func)) ~= 'string' then count = count - tonumber(word) end
+      fingerprint = nil
     end
   end
   return math.max(count, 1)

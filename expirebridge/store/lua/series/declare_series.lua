@@ -29,8 +29,9 @@ end
 -- The fingerprint that counts, and the text of all that are declared.
 local function latest_seen(seen, declared, mine)
   local latest, time, words, known = nil, -1, {}, false
-  for fingerprint, at in string.gmatch(seen or '', '(%x+)=(%d+)') do
-    if declared[fingerprint] or fingerprint == mine then
+  for word in string.gmatch(seen or '', '%S+') do
+    local fingerprint, at = string.match(word, '^(%x+)=(%d+)')
+    if fingerprint and (declared[fingerprint] or fingerprint == mine) then
       known = known or fingerprint == mine
       words[#words + 1] = fingerprint .. '=' .. at
       if tonumber(at) > time then latest, time = fingerprint, tonumber(at) end
@@ -43,7 +44,7 @@ local function latest_seen(seen, declared, mine)
   return latest, table.concat(words, ' ')
 end
 
-local texts = nil
+local declarations = nil
 
 local function look_at(id, mine)
   local key = series_key(id)
@@ -51,7 +52,7 @@ local function look_at(id, mine)
   if known.err then redis.call('RENAME', key, broken_key('series:' .. id)) end
   if known.err or not known[1] then return moving and OTHERS or PUT, '' end
   if not known[3] then return SCHEDULED, known[2] or '' end
-  local counts, seen = latest_seen(known[4], count_declarations(texts, id), mine)
+  local counts, seen = latest_seen(known[4], declarations[id] or NOT_DECLARED, mine)
   if seen ~= known[4] then redis.call('HSET', key, 'seen', seen) end
   if counts ~= mine then return OTHERS, known[2] or '' end
   return known[2] == mine and redis.call('ZSCORE', series_set(), id) and STANDS or PUT, known[2] or ''
@@ -59,7 +60,7 @@ end
 
 -- Written even before the first series is put: other listeners must see it at once.
 write_declarations()
-texts = read_declarations(tonumber(ARGV[3]))
+declarations = count_declarations(tonumber(ARGV[3]))
 local reply = { now }
 for at = 4, #ARGV, 2 do
   local code, standing = look_at(ARGV[at], ARGV[at + 1])

@@ -9,4 +9,4 @@
 -- include clock
 -- include series
 
-return { now, view_of_series(ARGV[3], read_declarations(tonumber(ARGV[2]))) or false }
+return { now, view_of_series(ARGV[3], count_declarations(tonumber(ARGV[2]))) or false }

@@ -10,9 +10,9 @@
 -- include clock
 -- include series
 
-local texts = read_declarations(tonumber(ARGV[2]))
+local declared = count_declarations(tonumber(ARGV[2]))
 local from, count = tonumber(ARGV[3]), tonumber(ARGV[4])
 local ids = redis.call('ZRANGE', series_set(), from, from + count - 1)
 local reply = { #ids < count and '0' or string.format('%.0f', from + #ids), now }
-for _, id in ipairs(ids) do reply[#reply + 1] = view_of_series(id, texts) end
+for _, id in ipairs(ids) do reply[#reply + 1] = view_of_series(id, declared) end
 return reply

@@ -16,14 +16,14 @@
 local REMOVED, DECLARED, NOT_FOUND = 1, 3, 5
 
 local KEPT = 60000
-local texts = read_declarations(tonumber(ARGV[2]))
+local declared = count_declarations(tonumber(ARGV[2]))
 
 local function remove(id)
   local known = redis.pcall('HMGET', series_key(id), 'spec', 'tick')
   local place = redis.call('ZSCORE', series_set(), id)
   local answer = own_key('removed:' .. ARGV[3] .. ':' .. id)
   if not place and (known.err or not known[1]) then return end_of(answer) == -2 and NOT_FOUND or REMOVED end
-  if next(count_declarations(texts, id)) then return DECLARED end
+  if declared[id] then return DECLARED end
   if not known.err then drop_waiting(id, tonumber(known[2] or nil)) end
   redis.call('SET', answer, 0, 'PX', KEPT)
   redis.call('DEL', series_key(id))

@@ -61,9 +61,10 @@ local function check_group(name)
 end
 
 local function check_func(func)
-  local path, name = string.match(func, '^(.-)([^/]*)$')
-  local legal = #func <= MAX_FUNC and string.find(name, '^[%a_][%w_]*%.[%a_][%w_]*$')
-  for part in string.gmatch(path, '([^/]*)/') do
+  local path, name = string.match(func, '^(.*/)([^/]*)$')
+  local legal = #func <= MAX_FUNC and string.find(name or func, '^[%a_][%w_]*%.[%a_][%w_]*$')
+    and not string.find('/' .. (path or ''), '//', 1, true)
+  for part in string.gmatch(path or '', '[^/]+') do
     legal = legal and string.find(part, '^[%a_][%w_]*$')
   end
   if not legal then
@@ -94,7 +95,7 @@ local function check_tags(tags)
 end
 
 local function check_seconds(name, text)
-  local seconds = string.find(text, '^%d+%.?%d*$') and tonumber(text)
+  local seconds = (string.find(text, '^%d+$') or string.find(text, '^%d+%.%d*$')) and tonumber(text)
   if not seconds or seconds <= 0 or seconds * 1000 > LONGEST then
     refuse(name .. '=' .. short(text) .. ': write seconds, above 0, such as 90 or 2.5')
   end
@@ -123,10 +124,11 @@ local WORDS = { ['true'] = true, ['false'] = true, ['null'] = true }
 
 -- The server's parser accepts more numbers than JSON does (NaN, 0x1, 01), and rounds.
 local function check_numbers(bare)
-  local rest = string.gsub(bare, '"[^"]*"', '""')
-  for word in string.gmatch(rest, '[%w.+-]+') do
-    local number = string.match(word, '^%-?(%d+)%.?%d*[eE]?[+-]?%d*$')
-    local odd = not number or string.find(number, '^0%d') or string.find(word .. ' ', '%.%D')
+  local without_strings = string.gsub(bare, '"[^"]*"', '""')
+  for word in string.gmatch(without_strings, '[%w.+-]+') do
+    local number, exponent = string.match(word, '^%-?(%d+)%.?%d*(.*)')
+    local odd = not number or not string.find(exponent, '^[eE]?[+-]?%d*$') or string.find(number, '^0%d')
+      or string.find(word .. ' ', '%.%D')
     if odd and not WORDS[word] then
       return short(word) .. ' is no JSON'
     end
