@@ -1,10 +1,10 @@
 """The arguments that a handler is given: whether they fit it, and how JSON holds them."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.definition import Function, typed_arguments
 from expirebridge.model import keys
 
@@ -15,7 +15,7 @@ def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, 
     Nothing is raised if Python cannot tell the function's signature: only a call can show it then.
     """
     try:
-        signature = inspect.signature(function)
+        signature = call_signature(function).signature
     except Exception:  # `__signature__` and `__wrapped__` are the user's own, whatever they do
         return
     try:

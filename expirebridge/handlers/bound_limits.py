@@ -1,6 +1,5 @@
 """Limits bound to a handler: the name of each, and the argument that chooses its lane."""
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from inspect import Parameter
 from typing import Any
 
 from expirebridge.errors import InvalidTask
+from expirebridge.handlers.call_signature import call_signature, unclear
 from expirebridge.model.limits import Limit, Rate, lane_value
 
 KEYWORD_ONLY = -1
@@ -81,9 +81,11 @@ def _bind(limit: Limit | Rate, function: Callable[..., Any], name: str) -> Bound
 
 def _argument(per: str, function: Callable[..., Any], name: str = "per") -> LaneArgument:
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = call_signature(function).signature.parameters
     except Exception as error:  # `__signature__` and `__wrapped__` are the user's own
         raise InvalidTask(f"{name}={per!r}: the function's signature cannot be read") from error
+    if fault := unclear(function):
+        raise InvalidTask(f"{name}={per!r}: {fault}")
     parameter = parameters.get(per)
     if parameter is None:
         if any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):

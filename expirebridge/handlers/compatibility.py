@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from expirebridge.handlers.call_signature import is_read_through
 from expirebridge.handlers.definition import Handler
 from expirebridge.handlers.registry import Registry
 from expirebridge.handlers.signatures import Shape
@@ -138,7 +139,7 @@ class Comparison:
             self._blind_spot("*args or **kwargs", lambda shape, _: shape.is_open),
             self._blind_spot(
                 "a wrapper, compared by what it wraps",
-                lambda _, handler: hasattr(handler.function, "__wrapped__"),
+                lambda _, handler: is_read_through(handler.function),
             ),
             self._blind_spot("no signature that can be read", lambda shape, _: not shape.known),
             self._blind_spot(

@@ -141,7 +141,7 @@ class Handler:
     @property
     def source(self) -> str:
         """The file and the line where it is defined, as `file:line`."""
-        code = inspect.unwrap(self.function).__code__
+        code = _innermost(self.function).__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
 
 
@@ -312,5 +312,16 @@ def is_generator(function: Function) -> bool:
 
 def place_of(name: str, function: Function) -> str:
     """The name with the file and the line where the function is defined."""
-    code = inspect.unwrap(function).__code__
+    code = _innermost(function).__code__
     return f"{name} ({code.co_filename}, line {code.co_firstlineno})"
+
+
+def _innermost(function: Function) -> Function:
+    """The function that others wrap; a wrapper itself of what is none."""
+    wrapped = getattr(function, "__wrapped__", None)
+    met = {function}
+    while inspect.isfunction(wrapped) and wrapped not in met:
+        function = wrapped
+        met.add(function)
+        wrapped = getattr(function, "__wrapped__", None)
+    return function

@@ -3,12 +3,13 @@
 import difflib
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, ModuleType
 from typing import Any
 
 from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.handlers.call_signature import unclear
 from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, place_of
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
@@ -120,7 +121,15 @@ def select(module: HandlersModule, *, only_marked: bool = False) -> Selection:
             case None if _can_be_handler(name, function):
                 selection.handlers[name] = Handler.of(name, function)
     _name_classes(module, quietly=only_marked or listed is not None)
+    _name_unclear(selection.handlers.values())
     return selection
+
+
+def _name_unclear(handlers: Iterable[Handler]) -> None:
+    """Log the handlers whose arguments nobody can check."""
+    for one in handlers:
+        if fault := unclear(one.function):
+            logger.warning("%s: %s; the arguments of its tasks are not checked", one.place, fault)
 
 
 def _name_classes(module: HandlersModule, *, quietly: bool) -> None:

@@ -9,7 +9,6 @@ Two versions of a function have one shape if the same arguments fit both.
 """
 
 import hashlib
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -17,6 +16,7 @@ from typing import Any, Self
 
 import orjson
 
+from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.registry import Registry
 
 UNREADABLE = "(?)"
@@ -42,13 +42,13 @@ class Shape:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
-        """Return the shape of a function's signature, as `inspect.signature` finds it.
+        """Return the shape of the signature with which a function is called.
 
-        That of a wrapper made with `functools.wraps` is the shape of what it wraps. If Python
-        cannot tell the signature, the shape is not `known`. Raises nothing.
+        See `call_signature` for what counts of a wrapper. If Python cannot tell the signature, the
+        shape is not `known`. Raises nothing.
         """
         try:
-            signature = inspect.signature(function)
+            signature = call_signature(function).signature
         except Exception:  # `__signature__` and `__wrapped__` are the user's own, whatever they do
             return cls(None)
         return cls(Signature([_bare(each) for each in signature.parameters.values()]))

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.handlers.call_signature import call_signature, unclear
 from expirebridge.model.policies import Discard
 
 _SHOWN = 3
@@ -107,9 +108,12 @@ class TypedArguments:
     def of(cls, function: Callable[..., Any]) -> Self:
         """Read a function's annotations.
 
-        Raises HandlersError for one that cannot be found, or that pydantic does not know.
+        Raises HandlersError for one that cannot be found, or that pydantic does not know, and for
+        a wrapper of which nobody knows what it passes on.
         """
-        signature = inspect.signature(function)
+        if fault := unclear(function):
+            raise HandlersError(fault)
+        signature = call_signature(function).signature
         try:
             annotations = get_type_hints(function, include_extras=True)
         except Exception as error:  # an annotation as text is evaluated: it may raise anything

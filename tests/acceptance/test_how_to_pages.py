@@ -21,7 +21,7 @@ PAGES = [  # blocks, and tasks that are pending when they have run
     ("hold.md", 1, 0),
     ("groups.md", 3, 0),
     ("handlers-in-processes.md", 1, 0),
-    ("organize-handlers.md", 3, 0),
+    ("organize-handlers.md", 4, 0),
     ("log-from-handlers.md", 3, 0),
     ("lifespans-and-hooks.md", 2, 0),
     ("run-listeners.md", 1, 0),

@@ -181,6 +181,25 @@ async def test_a_plain_wrapper_around_an_async_handler_does_not_succeed_without_
     assert ran or outcome.end is not End.SUCCEEDED
 
 
+async def test_an_own_type_error_below_a_decorator_that_adds_an_argument_is_retried() -> None:
+    """Its arguments fit, although it has one more than the task gives."""
+
+    def with_session(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function("session", *args, **kwargs)
+
+        return call
+
+    @with_session
+    def ship(_session: str) -> int:
+        return len(17)  # type: ignore[arg-type]
+
+    outcome = await outcome_of(ship)
+    assert outcome.end is End.RETRY
+    assert "object of type 'int' has no len()" in outcome.reason
+
+
 async def test_the_last_line_of_an_error_says_what_it_was() -> None:
     def fail_together() -> None:
         raise ExceptionGroup("two of the shops", [OSError("shut"), ValueError("it is closed --")])

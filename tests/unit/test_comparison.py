@@ -18,7 +18,8 @@ def gather(*items: int, **options: int) -> None: ...
 
 
 @functools.wraps(send)
-def wrapped(*args: Any, **kwargs: Any) -> None: ...
+def wrapped(*args: Any, **kwargs: Any) -> None:
+    return send(*args, **kwargs)
 
 
 def unreadable() -> None: ...

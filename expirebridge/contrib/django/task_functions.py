@@ -23,6 +23,7 @@ from expirebridge.contrib.django.tasks_api import (
     task_started,
 )
 from expirebridge.errors import ServerError
+from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.definition import with_retry
 from expirebridge.model.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
 from expirebridge.model.project import AnyFunction
@@ -44,10 +45,9 @@ def function_of(task: Task) -> AnyFunction:
     """
     make = _async_function if inspect.iscoroutinefunction(task.func) else _plain_function
     function: AnyFunction = functools.wraps(task.func)(make(task))
-    if task.takes_context:
-        signature = inspect.signature(task.func)
-        others = list(signature.parameters.values())[1:]
-        function.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+    signature = call_signature(task.func).signature
+    others = list(signature.parameters.values())[task.takes_context :]
+    function.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
     with_retry(function, _ONE_ATTEMPT)
     return function
 
