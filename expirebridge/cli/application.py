@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from expirebridge.cli.advice import advising, in_options
+from expirebridge.errors import InvalidTask
 from expirebridge.handlers.django_project import set_up_django
 
 PANELS = {
@@ -73,11 +75,21 @@ COMMANDS = {word: place for places in PANELS.values() for word, place in places.
 
 
 class HeadedGroup(TyperGroup):
-    """A group whose help lists its commands by their help panels.
+    """A group whose help lists its commands by their help panels, and whose errors give advice.
 
     Typer shows panels only with rich's markup, which would read [server] and [default: ...] in
     the help as markup.
     """
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the words before the command; an error says what to type instead."""
+        with advising():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the words of the command, and call it; an error says what to type instead."""
+        with advising():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each panel, in the order of the commands."""
@@ -155,4 +167,20 @@ def call(words: list[str], *, name: str | None) -> None:
     # A listener sets it up itself, in the process that it becomes.
     if words and words[0] in COMMANDS and words[0] != "listen":
         set_up_django()
-    application(asked_for(words))(args=words, prog_name=name)
+    app = application(asked_for(words))
+    try:
+        app(args=words, prog_name=name)
+    except InvalidTask as error:
+        error.args = (in_options(str(error), _called(typer.main.get_command(app), words)),)
+        raise
+
+
+def _called(group: Any, words: Iterable[str]) -> Any:
+    """The command that these words call."""
+    command = group
+    for word in words:
+        inner = getattr(command, "commands", {})
+        if word not in inner:
+            break
+        command = inner[word]
+    return command

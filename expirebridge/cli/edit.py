@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from expirebridge.cli.json_arguments import read_named, read_positional
 from expirebridge.cli.options import AsJson, Url
 from expirebridge.cli.output import print_fields, print_json, print_line
 from expirebridge.cli.tasks import TaskId, not_possible, report_change
-from expirebridge.model.edited_arguments import ArgumentChange, changes, read_args, read_kwargs
+from expirebridge.model.edited_arguments import ArgumentChange, changes
 from expirebridge.model.task import Change, Task
 from expirebridge.producer.bridge import Bridge
 
@@ -38,8 +39,8 @@ def edit(
 
     Example: expirebridge edit order-17 --args '[43, "hello"]'
     """
-    positional = read_args(args) if args is not None else None
-    named = read_kwargs(kwargs) if kwargs is not None else None
+    positional = read_positional(args) if args is not None else None
+    named = read_named(kwargs) if kwargs is not None else None
     with Bridge(url) as bridge:
         before = bridge.get(id)
         change = bridge.edit(id, positional, named, expected=before)

@@ -112,7 +112,10 @@ def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:
         seconds = timedelta(seconds=seconds_of(text, name=name))
     except InvalidTask:
         if not text[:4].isdigit():
-            raise
+            raise InvalidTask(
+                f"--{name} {text}: write a duration, such as 90s, 15m, 1h30m or 2d, or a time as "
+                "ISO 8601, such as 2031-05-01T08:00+02:00"
+            ) from None
         return _parse_time(text, name)
     now = datetime.now(UTC)
     return now + seconds if ahead else now - seconds

@@ -41,6 +41,7 @@ def server(
     For development. Runs until SIGTERM or Ctrl-C. The nodes of a cluster have ports in a row.
 
     Example: expirebridge server --port 6379
+
     Example: expirebridge server --cluster 3 --replicas 1
     """
     signal.signal(signal.SIGTERM, _interrupt)

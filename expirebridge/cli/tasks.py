@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.json_arguments import read_arguments
 from expirebridge.cli.options import (
     AsJson,
     At,
@@ -41,7 +42,6 @@ from expirebridge.cli.output import (
     warn,
     warn_of,
 )
-from expirebridge.model import keys
 from expirebridge.model.answers import Listing
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.group_names import group_of
@@ -164,12 +164,21 @@ def _change(
     return print_counts(done, as_json=as_json)
 
 
+_NOT_DONE = {
+    Change.RUNNING: "its handler has begun",
+    Change.WAITING: "it is due, and what for it waits is said by: expirebridge why {id}",
+    Change.FINISHED: "it has ended: expirebridge show {id}",
+    Change.NOT_FOUND: "it was never made, or has ended and was forgotten",
+    Change.NOT_WATCHED: "beats are for tasks that `expirebridge watch` has made",
+    Change.ELSEWHERE: "the tasks are being moved: ask the other database",
+    Change.UNCHANGED: "no task of an ordered limit waits behind it",
+}
+"""Why a change was not made, and what to do."""
+
+
 def report_change(id: str, change: Change, *, as_json: bool) -> None:
     """Print what became of a task; exit with an error if it was not changed."""
-    well = change not in {
-        Change.RUNNING, Change.WAITING, Change.FINISHED, Change.NOT_FOUND, Change.NOT_WATCHED,
-        Change.ELSEWHERE, Change.UNCHANGED,
-    }  # fmt: skip
+    well = change not in _NOT_DONE
     if as_json:
         print_json({"id": id, "outcome": change})
         if not well:
@@ -177,7 +186,7 @@ def report_change(id: str, change: Change, *, as_json: bool) -> None:
     elif well:
         print_line(f"{id}: {change}")
     else:
-        not_possible(f"task {id!r}: {change}")
+        not_possible(f"task {id!r}: {change}: {_NOT_DONE[change].format(id=id)}")
 
 
 def _unfinished(bridge: Bridge, tag: str) -> str:
@@ -397,13 +406,6 @@ def key(
     positional, keywords = read_arguments(args)
     with Bridge(url, prefix=prefix) as bridge:
         print_line(bridge.key_of(id, func, positional, keywords).decode())
-
-
-def read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
-    """Read what was typed as JSON: positional and keyword arguments. Raises InvalidTask."""
-    encoded = args.encode(errors="surrogateescape")  # check_args refuses what is not UTF-8
-    keys.check_args(encoded)
-    return keys.decode_args(encoded)
 
 
 def _show(task: Task, *, as_json: bool) -> None:

@@ -101,7 +101,7 @@ def test_a_task_that_watches_is_beaten(url: str) -> None:
     ok("make", "mail.send", "--in", "1h", "--id", "m1", url=url)
     assert "not watched" in refused(3, "beat", "m1", url=url)
     assert "not found" in refused(3, "beat", "nobody", url=url)
-    assert "ttl='soon': not a duration" in refused(2, *words[:-1], "soon", url=url)
+    assert "--ttl 'soon': not a duration" in refused(2, *words[:-1], "soon", url=url)
 
 
 def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
@@ -117,17 +117,17 @@ def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
     ("words", "wrong"),
     [
         (("make", "mail.send", "[1", "--in", "1h"), "args: "),
-        (("make", "mail.send", "--in", "1h", "--window", "10s"), "window='10s': it requires"),
+        (("make", "mail.send", "--in", "1h", "--window", "10s"), "--window '10s': it requires"),
         (("make", "mail.send", "[NaN]", "--in", "1h"), "args: "),
         (("make", "mail.send", "[99999999999999999999999]", "--in", "1h"), "beyond 64 bits"),
         (("make", "mail.send", "42", "--in", "1h"), "neither an array nor an object"),
         (("make", "../send", "--in", "1h"), "func='../send'"),
         (("make", "mail.send"), "either --in or --at"),
         (("make", "mail.send", "--in", "1h", "--at", "2099-01-01T00:00Z"), "not both"),
-        (("make", "mail.send", "--in", "soon"), "delay='soon': not a duration"),
+        (("make", "mail.send", "--in", "soon"), "--in 'soon': not a duration"),
         (("make", "mail.send", "--at", "2099-01-01"), "add a zone"),
         (("make", "mail.send", "--at", "tomorrow"), "ISO 8601"),
-        (("make", "mail.send", "--in", "1h", "--id", "a b"), "id='a b'"),
+        (("make", "mail.send", "--in", "1h", "--id", "a b"), "--id 'a b'"),
         (("listen", "--lease", "0.1"), "--lease 0.1: it must be a number, at least 0.5"),
         (("count", "--url", "http://x"), "url='http://x'"),
         (("count", "--url", "redis://localhost/abc"), "'abc' is not a database's number"),

@@ -74,7 +74,7 @@ def test_what_its_state_forbids_is_not_possible(url: str, bridge: Bridge) -> Non
     result = run(*words, url=url)
     assert (result.returncode, result.stderr) == (
         NOT_POSSIBLE,
-        "expirebridge: task 'a': not found\n",
+        "expirebridge: task 'a': not found: it was never made, or has ended and was forgotten\n",
     )
     bridge.make_task("mail.send", [9, "hi"], "2d", id="a")
     bridge.cancel("a")

@@ -51,6 +51,14 @@ def test_a_command_has_examples_that_can_be_typed(path: str, command: Any) -> No
     assert ("--json" in options) == (path not in NO_JSON)
 
 
+@pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
+def test_each_example_has_a_line_of_its_own(path: str, command: Any) -> None:
+    shown = command.get_help(command.make_context(path, [], resilient_parsing=True))
+    written = [line.strip() for line in shown.splitlines() if "Example: " in line]
+    assert all(line.count("Example: ") == 1 for line in written)
+    assert all(line.startswith("Example: ") for line in written)
+
+
 def test_a_wrong_option_in_an_example_would_be_seen() -> None:
     with pytest.raises(Exception, match="No such option"):
         parse(["list", "--statte", "failed"])

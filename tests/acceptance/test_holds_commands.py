@@ -65,7 +65,7 @@ def test_what_is_not_on_hold_cannot_be_released(url: str) -> None:
         ([], "give either func or tag"),
         (["--func", "a.b", "--tag", "x"], "give either func or tag, not both"),
         (["--func", "send"], "func='send': write module.function"),
-        (["--tag", "x", "--until", "soon"], "until='soon': not a duration"),
+        (["--tag", "x", "--until", "soon"], "--until soon: write a duration"),
         (["--tag", "x", "--until", "2020-01-01T00:00:00Z"], "this time has passed"),
         (["--tag", "x", "--until", "2100-01-01T00:00:00"], "add a zone, such as"),
     ],
