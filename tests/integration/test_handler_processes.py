@@ -157,6 +157,13 @@ def _plain():
 def gives_a_coroutine():
     return wrapped()
 
+def _pages():
+    yield 1
+
+@handler(process=True)
+def gives_a_generator():
+    return _pages()
+
 @handler(process=True)
 def big(text):
     logging.getLogger("shop").warning("z" * 500_000)
@@ -526,6 +533,17 @@ async def test_a_coroutine_is_no_result(settings: Settings, async_bridge: AsyncB
         await async_bridge.make_task("work.gives_a_coroutine", [], 0, retry=[])
         [ended] = await witness.until_ended()
     assert "with process=True, let asyncio.run await it" in ended.reason
+
+
+async def test_a_generator_is_no_result_either(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+    async with listening(settings, witness):
+        await async_bridge.make_task("work.gives_a_generator", [], 0, retry=[])
+        [ended] = await witness.until_ended()
+    assert ended.end is End.FAILED
+    assert "RuntimeError: it returned a generator (_pages)" in ended.reason
 
 
 async def test_what_waits_for_a_process_does_not_begin_after_its_lease(

@@ -4,12 +4,17 @@ import asyncio
 import contextlib
 import functools
 import gc
+import inspect
+import io
+import itertools
 import math
+import re
+import sqlite3
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -179,6 +184,67 @@ async def test_a_plain_wrapper_around_an_async_handler_does_not_succeed_without_
     outcome = await outcome_of(logged)
     # To run the coroutine is best; to fail is honest.
     assert ran or outcome.end is not End.SUCCEEDED
+
+
+async def count() -> int:
+    raise AssertionError("nobody awaits it")
+
+
+def pages() -> Iterator[int]:
+    yield 1
+
+
+async def apages() -> AsyncIterator[int]:
+    yield 1
+
+
+def passing(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call() -> Any:
+        return function()
+
+    return call
+
+
+UNDONE: list[Callable[[], Any]] = [
+    count, pages, apages, lambda: map(print, [1]), lambda: filter(print, [1]),
+    lambda: itertools.starmap(print, [(1,)]), lambda: (one for one in [1]),
+    lambda: zip(pages(), [1], strict=False), lambda: functools.partial(print, 1), lambda: count,
+    lambda: print, lambda: [count(), count()], lambda: {"a": pages()}, lambda: (apages(),),
+]  # fmt: skip
+"""Calls whose result is work that nobody has done."""
+
+
+@pytest.mark.parametrize("colour", ["plain", "async", "wrapped"])
+@pytest.mark.parametrize("call", UNDONE)
+async def test_what_returns_work_that_nobody_did_has_failed(
+    call: Callable[[], Any], colour: str
+) -> None:
+    """A generator, a map, or a coroutine: recorded as a success, its body never ran."""
+
+    def plain() -> Any:
+        returned = call()
+        return [returned] if inspect.isawaitable(returned) else returned  # one it would await
+
+    async def awaits() -> Any:
+        return call()
+
+    handlers = {"plain": plain, "async": awaits, "wrapped": passing(awaits)}
+    outcome = await outcome_of(handlers[colour], retry=b"[]")
+    assert outcome.end is End.FAILED
+    assert "RuntimeError: it returned" in outcome.reason
+    assert re.search("await it$|call it$|loop over it$", outcome.reason)
+
+
+async def test_what_has_run_has_succeeded_whatever_it_returned() -> None:
+    """A cursor and a file are iterators, too, and what they stand for is done."""
+
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as database:
+        write = functools.partial(database.execute, "CREATE TABLE t (a)")
+
+        for call in (write, io.StringIO, object, lambda: {1, 2}):
+            assert (await outcome_of(lambda call=call: call())).end is End.SUCCEEDED
+    assert (await outcome_of(lambda: [1, "a"])).settlement.text == b'[1,"a"]'
 
 
 async def test_an_own_type_error_below_a_decorator_that_adds_an_argument_is_retried() -> None:

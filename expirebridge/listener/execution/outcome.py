@@ -1,8 +1,18 @@
 """The outcome of an attempt: its end, and the settlement that records it."""
 
+import functools
+import inspect
 import os
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+)
 from typing import Any, NamedTuple
 
 import orjson
@@ -67,16 +77,54 @@ def shown_error(error: BaseException) -> str:
 
 
 def shown_result(value: Any) -> bytes:
-    """A handler's result as JSON, or a note if it cannot be recorded; that fails no attempt."""
+    """A handler's result as JSON, or a note if it cannot be recorded; that fails no attempt.
+
+    Raises RuntimeError if it is work that nobody has done.
+    """
     if value is None:
         return b""
     try:
         encoded = orjson.dumps(value)
     except (TypeError, ValueError):
+        refuse_undone(value)
         return orjson.dumps(f"(a {type(value).__name__}, which JSON cannot hold)")
     if len(encoded) > MAX_RESULT:
         return orjson.dumps(f"({len(encoded):,} bytes of JSON, more than the {MAX_RESULT:,} kept)")
     return encoded
+
+
+_LAZY = (GeneratorType, AsyncGeneratorType, map, filter, zip, enumerate)
+_UNCALLED = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
+
+
+def refuse_undone(value: Any) -> None:
+    """Raise RuntimeError if a result, or an item of one, is work that nobody has done.
+
+    A listener cannot do it: it would not know when it begins and ends.
+    """
+    items: Iterable[Any] = ()
+    if isinstance(value, list | tuple | set | frozenset):
+        items = value
+    elif isinstance(value, dict):
+        items = value.values()
+    faults = [fault for one in (value, *items) if (fault := _undone(one))]
+    if faults:
+        raise RuntimeError(f"it returned {faults[0]}")
+
+
+def _undone(value: Any) -> str:
+    """What of this is still to be done, and how; empty if nothing is."""
+    kind, name = type(value).__name__, getattr(value, "__name__", "")
+    shown = f"a {kind} ({name})" if name else f"a {kind}"
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # Python would warn that nobody awaited it
+        return f"{shown} that nobody awaited: await it"
+    if isinstance(value, _LAZY) or type(value).__module__ == "itertools":
+        return f"{shown}, which does nothing until somebody loops over it: loop over it"
+    if isinstance(value, _UNCALLED):
+        return f"{shown} that nobody called: call it"
+    return ""
 
 
 MAX_ERROR = 8192

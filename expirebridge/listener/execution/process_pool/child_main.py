@@ -291,7 +291,10 @@ def _answer(
         except InvalidTask as invalid:
             error = invalid
     if error is None:
-        return Reply(result=shown_result(result), took=took)
+        try:
+            return Reply(result=shown_result(result), took=took)
+        except RuntimeError as undone:
+            error = undone
     lacked_memory = isinstance(error, MemoryError)
     if lacked_memory and settings.process_memory is not None:
         error.add_note(_limit_words(settings))
