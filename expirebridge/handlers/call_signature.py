@@ -97,7 +97,7 @@ def _read_through(function: Function, own: Signature, wrapped: Any) -> Signature
     kinds = [one.kind for one in own.parameters.values()]
     if _FIXED.intersection(kinds):
         return None
-    from expirebridge.handlers.wrapper_source import passed_on  # noqa: PLC0415 - parses sources
+    from expirebridge.handlers.source_code import passed_on  # noqa: PLC0415 - parses sources
 
     added = passed_on(function, wrapped)
     inner = call_signature(wrapped)

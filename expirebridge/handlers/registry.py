@@ -24,7 +24,7 @@ from expirebridge.handlers.definition import Function, Handler
 from expirebridge.handlers.loading import HandlersFolder, HandlersModule, modules_in
 from expirebridge.handlers.module_list import ModuleList
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
-from expirebridge.handlers.selection import beside_tasks, listed_in, select
+from expirebridge.handlers.selection import beside_tasks, listed_in, refuse_lost_marks, select
 from expirebridge.hooks import Hook, Lifespan
 from expirebridge.model import project
 from expirebridge.model.keys import check_func
@@ -100,6 +100,7 @@ class Registry:
             lifespans += selected.lifespans
         hooks += project.hooks()
         refuse_lost_series(_modules_of(packages), handlers.values())
+        refuse_lost_marks(_modules_of(packages), handlers.values())
         # Listed modules have no package in common that could name their former names.
         renames = [] if isinstance(place, str) else renames_in(sys.modules[packages[0]], handlers)
         return cls(handlers, renames=renames, hooks=hooks, lifespans=lifespans)

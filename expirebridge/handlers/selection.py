@@ -12,6 +12,7 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.call_signature import unclear
 from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, place_of
 from expirebridge.handlers.loading import HandlersModule
+from expirebridge.handlers.source_code import decorated_in
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
 from expirebridge.model import project
 from expirebridge.model.keys import check_func
@@ -101,7 +102,7 @@ def select(module: HandlersModule, *, only_marked: bool = False) -> Selection:
     is to be called there. What can be no handler is named in the log, unless it was not asked for.
 
     Raises HandlersError if HANDLERS is not a list of handlers, if `@handler` marks a generator or a
-    class, or `@lifespan` what is no lifespan.
+    class, `@lifespan` what is no lifespan, or `@hook` what is no plain function.
     """
     selection = Selection()
     listed = listed_in(module.imported)
@@ -110,7 +111,7 @@ def select(module: HandlersModule, *, only_marked: bool = False) -> Selection:
         name = f"{module.name}.{function_name}"
         match role_of(function):
             case Role.HOOK:
-                selection.hooks.append(function)
+                selection.hooks.append(_checked_hook(name, function))
             case Role.LIFESPAN:
                 selection.lifespans.append(_checked_lifespan(name, function))
             case None if listed is not None:
@@ -121,8 +122,52 @@ def select(module: HandlersModule, *, only_marked: bool = False) -> Selection:
             case None if _can_be_handler(name, function):
                 selection.handlers[name] = Handler.of(name, function)
     _name_classes(module, quietly=only_marked or listed is not None)
+    if listed is None:
+        _name_hidden(module, only_marked=only_marked)
     _name_unclear(selection.handlers.values())
     return selection
+
+
+_MARKING = {"handler", "every"}
+
+
+def _name_hidden(module: HandlersModule, *, only_marked: bool) -> None:
+    """Log the public functions that a decorator has put something else in the place of."""
+    for name, line, decorators in decorated_in(module.imported.__file__ or ""):
+        held = vars(module.imported)
+        if name.startswith("_") or name not in held or (only_marked and not decorators & _MARKING):
+            continue
+        value = _function_or_value(name, held[name])
+        if not inspect.isfunction(value):
+            found = "None" if value is None else f"a {type(value).__name__}"
+        elif value.__module__ != module.imported.__name__:
+            found = f"a function of {value.__module__}"
+        else:
+            continue
+        logger.warning(
+            "%s.%s (%s, line %s) is no handler: its decorator returns %s; use functools.wraps in "
+            "the decorator, or, if it only helps others, begin its name with an underscore: not "
+            "registered",
+            module.name, name, module.imported.__file__, line, found,
+        )  # fmt: skip
+
+
+def refuse_lost_marks(modules: Iterable[ModuleType], handlers: Iterable[Handler]) -> None:
+    """Raise HandlersError if `@handler` marks a function of these modules that is not public.
+
+    A module that has HANDLERS may leave out what it marks.
+    """
+    registered = {one.function for one in handlers}
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if not inspect.isfunction(value) or value.__module__ != module.__name__:
+                continue
+            if is_marked(value) and value not in registered and LISTED not in vars(module):
+                raise HandlersError(
+                    f"{place_of(name, value)}: @handler marks it, but it is not a handler: only a "
+                    "public function of a public module is one, whose name has no underscore at "
+                    "its begin"
+                )
 
 
 def _name_unclear(handlers: Iterable[Handler]) -> None:
@@ -216,6 +261,15 @@ def _can_be_handler(name: str, function: Function) -> bool:
         )
         return False
     return True
+
+
+def _checked_hook(name: str, function: Function) -> Hook:
+    if inspect.iscoroutinefunction(function) or is_generator(function):
+        raise HandlersError(
+            f"{place_of(name, function)}: @hook marks a plain function: nobody awaits what this "
+            "one returns, or loops over it, so it would do nothing"
+        )
+    return function
 
 
 def _checked_lifespan(name: str, function: Function) -> Lifespan:

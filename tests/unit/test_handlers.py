@@ -488,6 +488,14 @@ def test_hooks_and_lifespans_are_found_and_are_no_handlers(folder: Path) -> None
     assert [one.__name__ for one in registry.lifespans] == ["pool"]
 
 
+@pytest.mark.parametrize("wrong", ["async def tell(e): ...", "def tell(e): yield"])
+def test_a_hook_whose_body_would_never_run_is_refused(folder: Path, wrong: str) -> None:
+    path = put(folder, "mail.py", f"from expirebridge import hook\n@hook\n{wrong}")
+    with pytest.raises(HandlersError) as caught:
+        Registry.load(folder)
+    assert str(caught.value).startswith(f"mail.tell ({path}, line 2): @hook marks a plain function")
+
+
 @pytest.mark.parametrize("wrong", ["async def pool(): ...", "async def pool(it):\n    yield"])
 def test_a_lifespan_that_is_none_is_refused(folder: Path, wrong: str) -> None:
     put(folder, "app.py", f"from expirebridge import lifespan\n@lifespan\n{wrong}")

@@ -225,3 +225,105 @@ def test_helpers_are_what_nobody_declared(folder: Path) -> None:
         "mail.outer": "function",
         "mail.short": "lambda",
     }
+
+
+# What somebody wrote as a handler, and is none
+
+
+LIBRARY = """
+    import functools
+    def bare(function): return lambda *args: function(*args)
+    def nothing(function): pass
+    class Registered:
+        def __init__(self, function): self.function = function
+        def __call__(self): ...
+    """
+HIDDEN = {
+    "without wraps": "@bare\ndef send(): ...",
+    "without wraps, marked below": "@bare\n@handler\ndef send(): ...",
+    "by a class": "@Registered\ndef send(): ...",
+    "cached": "@functools.cache\ndef send(): ...",
+    "to nothing": "@nothing\ndef send(): ...",
+    "async": "@bare\nasync def send(): ...",
+    "in a block": "try:\n    @bare\n    def send(): ...\nfinally: pass",
+}
+PRELUDE = "import functools\nfrom expirebridge import handler, hook\nfrom library_ import *\n"
+
+
+@pytest.mark.parametrize("source", HIDDEN.values(), ids=HIDDEN)
+def test_a_function_that_its_decorator_hides_is_named(
+    folder: Path, caplog: pytest.LogCaptureFixture, source: str
+) -> None:
+    """No task could name it, and nobody would say so."""
+    put(folder.parent, "library_.py", LIBRARY)
+    path = put(folder, "mail.py", PRELUDE + source)
+    assert names(folder) == []
+    line = 1 + ["def send" in text for text in (PRELUDE + source).splitlines()].index(True)
+    [message] = caplog.messages
+    assert message.startswith(f"mail.send ({path}, line {line}) is no handler: its decorator")
+    assert "functools.wraps" in message
+    caplog.clear()
+    assert names(folder, only_marked=True) == []
+    assert [text.split()[0] for text in caplog.messages] == ["mail.send"] * ("@handler" in source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@bare\ndef _send(): ...",
+        "@bare\ndef pages(): ...\nHANDLERS = []",
+        "@bare\ndef pages(): ...\ndel pages",
+        "@hook\ndef tell(event): ...",
+        "class _Sender:\n    @property\n    def send(self): ...",
+        "def _make():\n    @bare\n    def send(): ...",
+        "from library_ import bare as send",
+    ],
+)
+def test_what_is_not_meant_to_be_one_is_not_named(
+    folder: Path, caplog: pytest.LogCaptureFixture, source: str
+) -> None:
+    put(folder.parent, "library_.py", LIBRARY)
+    put(folder, "mail.py", PRELUDE + source)
+    names(folder)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("mail.py", "@handler()\ndef _send(): ..."),
+        ("mail.py", "@handler\nasync def _send(): ..."),
+        ("_mail.py", "@handler\ndef send(): ..."),
+        ("__init__.py", "@handler\ndef send(): ..."),
+        ("shop/__init__.py", "@handler\ndef send(): ..."),
+    ],
+)
+def test_a_marked_function_that_is_not_public_is_refused(
+    folder: Path, file: str, source: str
+) -> None:
+    """What is in a private module is known if something imports it."""
+    put(folder, "shop/orders.py", f"import {folder.name}._mail" if file == "_mail.py" else "")
+    path = put(folder, file, "from expirebridge import handler\n" + source)
+    with pytest.raises(HandlersError) as caught:
+        Registry.load(folder)
+    assert re.match(rf"_?send \({path}, line 2\): @handler marks it, but", str(caught.value))
+
+
+def test_a_marked_function_may_have_a_private_name_beside_its_public_one(folder: Path) -> None:
+    put(
+        folder,
+        "mail.py",
+        "from expirebridge import handler\n@handler\ndef send(): ...\n_s = send",
+    )
+    assert names(folder) == ["mail.send"]
+
+
+def test_a_marked_function_that_its_module_does_not_list_is_left_out(folder: Path) -> None:
+    put(folder, "mail.py", """
+        from expirebridge import handler
+        @handler
+        def send(): ...
+        def rate(): ...
+        HANDLERS = [rate]
+        """)  # fmt: skip
+    assert names(folder) == ["mail.rate"]

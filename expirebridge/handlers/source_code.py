@@ -1,4 +1,4 @@
-"""Reads in the source of a wrapper with `*args, **kwargs` what it passes on to what it wraps."""
+"""Reads in the source what Python does not say of a function that is decorated."""
 
 import ast
 import functools
@@ -6,6 +6,40 @@ import linecache
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import NamedTuple
+
+# The functions of a module that have decorators.
+
+
+class Decorated(NamedTuple):
+    """A function with decorators, as a module's source has it."""
+
+    name: str
+    line: int
+    decorators: frozenset[str]
+    """Their names, without what they are called with, or the module they are from."""
+
+
+def decorated_in(file: str) -> Iterator[Decorated]:
+    """Each decorated function of a module's top level; none without the source."""
+    tree = _tree_of(file)
+    waiting: list[ast.AST] = [] if tree is None else list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.decorator_list:
+                names = frozenset(map(_decorator_name, node.decorator_list))
+                yield Decorated(node.name, node.lineno, names)
+        elif isinstance(node, ast.stmt | ast.ExceptHandler) and not isinstance(node, ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _decorator_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else _name_of(node) or ""
+
+
+# What a wrapper with `*args, **kwargs` passes on to what it wraps.
 
 _READS = {"copy", "get", "items", "keys", "values"}
 """Methods of a dict that leave it as it is."""
