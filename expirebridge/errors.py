@@ -8,6 +8,7 @@ ExpirebridgeError
 ├── GroupError           a group cannot be used so
 │   ├── GroupNotFound        there is no group of that name
 │   ├── GroupClosed          it takes no more members
+│   ├── GroupIncomplete      it lacks members that it should have: it is not closed
 │   └── GroupDiffers         it was made with other tasks, another follow-up or on_failed
 ├── SeriesDeclared       the id belongs to a series that handlers declare
 ├── HandlersError        the handlers' folder cannot be used
@@ -103,9 +104,27 @@ class GroupClosed(GroupError):
     def __init__(self, name: str) -> None:
         super().__init__(
             name,
-            "takes no more members: it was closed or cancelled, or has 100,000; make it with "
-            "close=False, and add all members before close_group",
+            "takes no more members: it was closed or cancelled, or has 100,000 "
+            f"(expirebridge groups show {name}). To add members later, make it with close=False, "
+            "and close it by close_group",
         )
+
+
+class GroupIncomplete(GroupError):
+    """The group lacks members that it should have: their maker died, or the server lost them.
+
+    It stays as it was, open, and its follow-up does not run.
+    """
+
+    def __init__(self, name: str, lacking: int) -> None:
+        super().__init__(
+            name,
+            f"lacks {lacking:,} members, which were not made yet, or which the server lost: it is "
+            "not closed. Repeat the call of make_group that made it: it makes what is missing, and "
+            "closes it",
+        )
+        self.lacking = lacking
+        """How many members it lacks."""
 
 
 class GroupDiffers(GroupError):

@@ -16,6 +16,7 @@ from typing import Any
 from expirebridge.cli.ending import BAD_INPUT, FAULT, INTERRUPTED, NOT_POSSIBLE, STUCK, end, leave
 from expirebridge.errors import (
     ExpirebridgeError,
+    GroupIncomplete,
     GroupNotFound,
     InvalidSetting,
     InvalidTask,
@@ -48,7 +49,7 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
         application.call(sys.argv[1:] if words is None else words, name=name)
     except ListenerStuck as error:
         end(error, STUCK)
-    except (TaskExists, GroupNotFound) as error:
+    except (TaskExists, GroupNotFound, GroupIncomplete) as error:
         end(error, NOT_POSSIBLE)
     except InvalidTask as error:
         end(error, BAD_INPUT)

@@ -5,7 +5,14 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
 from expirebridge import handlers
-from expirebridge.errors import GroupDiffers, GroupNotFound, InvalidTask, TaskExists
+from expirebridge.errors import (
+    GroupClosed,
+    GroupDiffers,
+    GroupIncomplete,
+    GroupNotFound,
+    InvalidTask,
+    TaskExists,
+)
 from expirebridge.model.group_names import FOLLOW_UP, ON_FAILED, OnFailed, check_group
 from expirebridge.model.task import Outcome, State
 from expirebridge.producer.making import MakingOperations
@@ -53,12 +60,14 @@ class GroupOperations(MakingOperations):
 
         A producer that died half-way repeats its call: what was made is not made again, even if it
         has ended and is forgotten. So is a group's name taken until a day after its end. Returns
-        the group as it is now.
+        the group as it is now; if it was cancelled meanwhile, also by a member that failed, the
+        rest is not made.
 
         Raises InvalidTask before anything is sent; GroupDiffers if the group was made with other
         tasks (their times may differ), another follow-up or `on_failed`; TaskExists if the id of
-        the follow-up is taken; GroupClosed if it was cancelled meanwhile; and what `make_tasks`
-        raises.
+        the follow-up is taken; GroupIncomplete if the server lost members while they were made, as
+        it can at a failover: the group is not closed, and the same call completes it; and what
+        `make_tasks` raises.
         """
         check_group(name)
         if on_failed not in ON_FAILED:
@@ -73,19 +82,23 @@ class GroupOperations(MakingOperations):
             group = yield from self._found(name)
             if group.closed:
                 return group
-        yield from self._make_all(members)
-        if close:
-            yield from commands.groups.close_group(name)
-        return (yield from self._found(name))
+        try:
+            yield from self._make_members(name, 0, members)
+        except GroupClosed:
+            group = yield from self._found(name)
+            if group.stopped is None:
+                raise
+            return group
+        return (yield from self._close(name) if close else self._found(name))
 
     def close_group(self, name: str) -> Steps["Group"]:
         """Close a group: it takes no more members, and ends when all have ended.
 
-        If they all have, its follow-up is due. Raises GroupNotFound, and InvalidTask for an illegal
-        name.
+        If they all have, its follow-up is due. Raises GroupNotFound; GroupIncomplete if it lacks
+        members that `make_group` was to make, which is then to be called again; and InvalidTask for
+        an illegal name.
         """
-        yield from commands.groups.close_group(check_group(name))
-        return (yield from self._found(name))
+        return self._close(check_group(name))
 
     def cancel_group(self, name: str) -> Steps["Group"]:
         """Cancel a group: its follow-up at once, and then its members, 100 in each call.
@@ -144,6 +157,16 @@ class GroupOperations(MakingOperations):
             if self._unknown.warns:
                 yield from self._unknown.warn([split_call(then.call)[0]])
         return begun.code
+
+    def _close(self, name: str) -> Steps["Group"]:
+        """Close the group; once more if the server lost that. Raises GroupIncomplete."""
+        while True:
+            lacking = yield from commands.groups.close_group(name)
+            if lacking:
+                raise GroupIncomplete(name, lacking)
+            group = yield from self._found(name)
+            if group.closed:
+                return group
 
     def _follow_up(self, name: str, then: "Then | None") -> NewTask | None:
         if then is None:

@@ -11,6 +11,7 @@ from expirebridge import hooks
 from expirebridge.errors import (
     GroupClosed,
     GroupError,
+    GroupIncomplete,
     GroupNotFound,
     InvalidTask,
     PartlyDone,
@@ -148,13 +149,53 @@ class MakingOperations(OperationGroup):
         new = self._checked(tasks) if group is None else self._members(check_group(group), tasks)
         yield from self._refuse_unknown(new)
         if group is not None and new:
-            first = yield from commands.groups.reserve_members(group, len(new))
+            return (yield from self._add_members(group, new))
+        return (yield from self._make_all(new))
+
+    def _add_members(self, group: str, new: Sequence[producing.NewTask]) -> Steps[list[Task]]:
+        """Make members of a group, under numbers that the server gives out."""
+        made: dict[int, Task] = {}
+        places: Sequence[int] = range(len(new))
+        while places:
+            first = yield from commands.groups.reserve_members(group, len(places))
             if isinstance(first, producing.NoMember):
                 raise _no_member(group, first)
-            new = [
-                task._replace(id=member_id(group, first + place)) for place, task in enumerate(new)
+            tasks = [
+                new[place]._replace(id=member_id(group, first + position))
+                for position, place in enumerate(places)
             ]
-        return (yield from self._make_all(new))
+            made |= zip(places, (yield from self._make_members(group, first, tasks)), strict=True)
+            # The server lost that a number was given out, and gave it to somebody else, too.
+            places = [place for place in places if made[place].outcome is Outcome.KEPT]
+        return [made[place] for place in range(len(new))]
+
+    def _make_members(
+        self, group: str, first: int, new: Sequence[producing.NewTask]
+    ) -> Steps[list[Task]]:
+        """Make members with the numbers from `first` on.
+
+        Those that the server lost meanwhile, as it can at a failover, are made once more. Raises
+        GroupIncomplete if it loses some then, too.
+        """
+        made = yield from self._make_all(new)
+        lacking = yield from self._lacking(group, first, len(new))
+        if lacking:
+            again = yield from self._make_all(new)
+            made = [
+                before if task.outcome is Outcome.KEPT else task
+                for before, task in zip(made, again, strict=True)
+            ]
+            lacking = yield from self._lacking(group, first, len(new))
+        if lacking:
+            raise GroupIncomplete(group, lacking)
+        return made
+
+    def _lacking(self, group: str, first: int, count: int) -> Steps[int]:
+        """How many of so many members, which were made, are not there."""
+        lacking = yield from commands.groups.count_lacking(group, first, count)
+        if lacking is None:
+            raise GroupNotFound(group)
+        return lacking
 
     def _refuse_unknown(self, new: Sequence[producing.NewTask]) -> Steps[None]:
         if self._unknown.refuses:

@@ -14,7 +14,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from expirebridge.connection import clients
-from expirebridge.errors import InvalidSetting, InvalidTask, LedgerError, ServerError
+from expirebridge.errors import (
+    GroupIncomplete,
+    InvalidSetting,
+    InvalidTask,
+    LedgerError,
+    ServerError,
+)
 from expirebridge.hooks import Hooks
 from expirebridge.model.task import Task
 from expirebridge.producer.bridge import AsyncBridge
@@ -85,6 +91,7 @@ def app(
         middleware=[Middleware(Guard, credentials=credentials, loopback_only=loopback_only)],
         exception_handlers={
             InvalidTask: context.refused,
+            GroupIncomplete: context.refused,
             ServerError: context.troubled,
             LedgerError: context.troubled_by_ledger,
             404: context.nothing_there,

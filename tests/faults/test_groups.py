@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 from expirebridge import Bridge, Group, GroupState, State, Then
 from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.errors import GroupError, ServerError
 from expirebridge.model.task import to_ms
 from tests.faults.scene import staged
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, recorded_listener, until
@@ -25,6 +28,7 @@ from tests.faults.table import Fault
 from tests.kit.checker import Verdict
 from tests.kit.history import Ended, Made, Started, Writer, now, read
 from tests.kit.processes import ROOT
+from tests.kit.sentinels import Sentinels
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -42,6 +46,8 @@ KILLS = 20 if IS_LARGE else 3
 OF_PRODUCERS = 500
 """Members that a producer makes."""
 OF_A_STEP = 20
+ACROSS = 10_000
+"""Members that are made across a failover, which takes a second or two."""
 
 LISTENERS = Fault(
     name="listeners are killed while a group runs",
@@ -230,3 +236,34 @@ def test_the_server_is_killed_between_the_steps_of_a_group(
         )  # fmt: skip
     assert verdict.states == {State.SUCCEEDED: 2 * OF_A_STEP + 1}
     assert set(verdict.twice) == {"retry"}
+
+
+@pytest.mark.rest
+def test_a_group_that_is_made_across_a_failover_lacks_nothing(
+    binary: Path, folder: Path, history: Writer
+) -> None:
+    """The old primary takes members until it learns of the new one; the server loses these."""
+    with (
+        Sentinels(binary) as sentinels,
+        recorded_listener(sentinels.url, folder, history, "--concurrency", "100", lease=LONG_LEASE),
+        Bridge(sentinels.url) as bridge,
+        Bridge(sentinels.url) as watcher,
+        ThreadPoolExecutor() as threads,
+    ):
+        making = threads.submit(make, bridge, ACROSS)
+        until(partial(has_members, watcher, ACROSS // 8), within=WITHIN)
+        sentinels.fail_over()
+        with suppress(GroupError, ServerError):
+            making.result()
+        make(bridge, ACROSS)
+        group = until_followed(watcher)
+    assert (group.state, group.total) == (GroupState.ENDED, ACROSS)
+    events = read(history.folder)
+    followed = [event.at for event in events if isinstance(event, Started) and event.id == "g@then"]
+    ended = {e.id for e in events if isinstance(e, Ended) and e.at <= min(followed)}
+    assert {f"g@g{number}" for number in range(ACROSS)} <= ended
+
+
+def has_members(bridge: Bridge, count: int) -> bool:
+    group = bridge.get_group("g")
+    return group is not None and group.total >= count

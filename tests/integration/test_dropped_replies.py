@@ -1072,7 +1072,8 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
 
 
 GROUPS = (
-    "make_group", "reserve_members", "close_group", "cancel_group", "get_group", "list_groups",
+    "make_group", "reserve_members", "count_lacking", "close_group", "cancel_group", "get_group",
+    "list_groups",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.function_library import Loading, LoadResult
+from tests.kit.dying_producer import Died, dying_after
 from tests.kit.steps import claim, server_ms, settle
 
 Ask = Callable[..., Any]
@@ -191,6 +192,18 @@ def test_a_group_of_a_function_is_one_of_a_bridge(ask: Ask, bridge: Bridge) -> N
     assert (found.func, found.args, found.state) == ("f.report", [7], State.PAUSED)
 
 
+def test_a_group_that_lacks_members_is_not_closed(ask: Ask, bridge: Bridge) -> None:
+    ask("make_group", "g")
+    for number in (0, 2):
+        ask("make", "f.g", "[]", 0, "id", f"g@g{number}")
+    assert [ask("close_group", "g", 3), ask("close_group", "g", 4)] == ["lacking"] * 2
+    ask("make", "f.g", "[]", 0, "id", "g@g1")
+    assert [ask("close_group", "g", count) for count in (3, 4)] == ["closed"] * 2
+    with dying_after(1), suppress(Died):
+        bridge.make_group("h", [{"func": "f.g", "delay": 60}] * 2)
+    assert [ask("close_group", "h"), ask("close_group", "h", 1)] == ["lacking"] * 2
+
+
 def test_a_group_waits_for_a_failed_member(ask: Ask, store: Store) -> None:
     ask("make_group", "g")
     ask("make", "f.g", "[]", 0, "id", "g@g0")
@@ -252,6 +265,9 @@ def test_a_bad_group_is_refused_with_the_reason(ask: Ask, client: redis.Redis) -
         with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID") as refused:
             ask("make_group", *words)
         assert reason in str(refused.value)
+    for members in ("many", "-1", "1.5", "100001"):
+        with pytest.raises(redis.ResponseError, match=f"members={members}: write how many it has"):
+            ask("close_group", "g", members)
     for name in ("close_group", "cancel_group", "get_group"):
         with pytest.raises(redis.ResponseError, match="a group's name has"):
             ask(name, "a@b")

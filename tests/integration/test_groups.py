@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from expirebridge import (
     Group,
     GroupClosed,
     GroupDiffers,
+    GroupIncomplete,
     GroupNotFound,
     GroupState,
     InvalidTask,
@@ -30,6 +32,7 @@ from expirebridge import (
 )
 from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
+from expirebridge.hooks import Event, Made
 from expirebridge.model.group_names import OnFailed
 from expirebridge.model.keys import parse_key
 from expirebridge.model.task import from_ms, to_ms
@@ -330,6 +333,27 @@ def test_a_failed_member_cancels_the_group_if_it_is_to(store: Store, bridge: Bri
     assert read(bridge).ended is not None
 
 
+@pytest.mark.parametrize("by", ["a member", "somebody"])
+def test_a_group_that_is_cancelled_while_it_is_made_is_returned(
+    url: str, store: Store, bridge: Bridge, by: str
+) -> None:
+    """As by the same call a moment later."""
+
+    def cancel(event: Event) -> None:
+        if isinstance(event, Made) and event.task.id == "g@g0":
+            if by == "somebody":
+                bridge.cancel_group("g")
+            else:
+                end(store, "failed", "g@g0")
+
+    with Bridge(url, hooks=[cancel]) as maker:
+        group = make(maker, 200, on_failed="cancel")
+        assert group.state is GroupState.CANCELLED
+        assert group.total < 200
+        assert make(maker, 200, on_failed="cancel") == group
+    assert state_of(store, "g@then") is State.CANCELLED
+
+
 def test_a_member_that_fails_after_the_end_cancels_nothing(store: Store, bridge: Bridge) -> None:
     make(bridge, 1, on_failed="cancel")
     end(store)
@@ -454,6 +478,35 @@ def test_a_call_that_is_repeated_makes_what_is_missing(store: Store, bridge: Bri
     assert counted(bridge) == (4, 0, 4, 0, 0)
     assert make(bridge, 4).state is GroupState.ENDED
     assert state_of(store, "g@g0") is State.SUCCEEDED
+
+
+def test_a_group_is_closed_by_nobody_before_its_maker_has_made_all(
+    store: Store, bridge: Bridge
+) -> None:
+    with dying_after(3), pytest.raises(Died):
+        make(bridge, 10)
+    end(store)
+    with pytest.raises(GroupIncomplete, match="group 'g' lacks 7 members") as raised:
+        bridge.close_group("g")
+    assert raised.value.lacking == 7
+    assert read(bridge).state is GroupState.OPEN
+    bridge.make_tasks(items(8), group="g")
+    with pytest.raises(GroupIncomplete):
+        bridge.close_group("g")
+    assert make(bridge, 10).state is GroupState.CLOSED
+    end(store)
+    assert counted(bridge) == (18, 0, 18, 0, 0)
+
+
+@pytest.mark.parametrize("made", [0, 1, 3, 4, 5, 8, 99, 100])
+def test_the_numbers_that_lack_are_counted(store: Store, bridge: Bridge, made: int) -> None:
+    with dying_after(made), suppress(Died):
+        bridge.make_group("g", items(100), close=False)
+    for count in (0, 1, 2, 3, 4, 5, 7, 8, 100):
+        lacking = store.run(groups.count_lacking("g", 0, count))
+        assert lacking == max(count - made, 0)
+    assert store.run(groups.count_lacking("g", 3, 4)) == len({3, 4, 5, 6} - {*range(made)})
+    assert store.run(groups.count_lacking("other", 0, 1)) is None
 
 
 def test_what_has_ended_is_not_made_again_even_if_it_is_forgotten(
@@ -1042,7 +1095,7 @@ def outcome(bridge: Bridge, call: Callable[[], object]) -> str:
     before = read(bridge)
     try:
         call()
-    except (GroupClosed, GroupDiffers) as error:
+    except (GroupClosed, GroupDiffers, GroupIncomplete) as error:
         assert read(bridge) == before
         return f"`{type(error).__name__}`"
     after = read(bridge)
@@ -1059,7 +1112,9 @@ def outcome(bridge: Bridge, call: Callable[[], object]) -> str:
 def test_what_each_operation_does_to_a_group(
     store: Store, bridge: Bridge, state: str, row: str
 ) -> None:
-    if state == "open":
+    if state == "open" and row == "`close_group`":
+        make(bridge, 2, close=False)
+    elif state == "open":
         with dying_after(1), pytest.raises(Died):
             make(bridge, 2)
     group = read(bridge) if state == "open" else make(bridge, 2)
@@ -1074,6 +1129,7 @@ def test_what_each_operation_does_to_a_group(
         "`make_group`, other tasks, another follow-up or `on_failed`": lambda: make(bridge, 1),
         "`make_tasks(group=)`": lambda: bridge.make_tasks(items(1), group="g"),
         "`close_group`": lambda: bridge.close_group("g"),
+        "`close_group`, while members lack": lambda: bridge.close_group("g"),
         "`cancel_group`": lambda: bridge.cancel_group("g"),
     }
     assert outcome(bridge, calls[row]) == ROWS[row][STATES.index(state)]
@@ -1081,7 +1137,7 @@ def test_what_each_operation_does_to_a_group(
 
 def test_the_tables_have_no_other_rows() -> None:
     heads = {"", "a member", "---"}
-    assert len([row for row in ROWS if row not in heads]) == len(MEMBERS) + 5
+    assert len([row for row in ROWS if row not in heads]) == len(MEMBERS) + 6
     assert MEMBERS.keys() < ROWS.keys()
 
 

@@ -63,6 +63,7 @@ class Model:
     """The group: what its members are, and whether it is closed, cancelled and ended."""
 
     on_failed: OnFailed
+    asked: int
     next: int
     members: dict[int, Member] = field(default_factory=dict)
     closed: bool = False
@@ -74,6 +75,10 @@ class Model:
         """A member was made, or was there."""
         self.members.setdefault(number, Member())
         self.next = max(self.next, number + 1)
+
+    def lacking(self) -> int:
+        """How many of the members that make_group was to make are missing, while it is open."""
+        return 0 if self.closed else len({*range(self.asked)} - self.members.keys())
 
     def has_ended(self, number: int) -> bool:
         return number in self.members and self.members[number].counts_as in set(State)
@@ -248,7 +253,7 @@ class GroupsMachine(RuleBasedStateMachine):
             return
         with dying_after(made), suppress(Died):
             self.bridge.make_group(GROUP, items, then=THEN, on_failed=self.on_failed, close=close)
-        model = self.model = begun or Model(self.on_failed, self.count)
+        model = self.model = begun or Model(self.on_failed, self.count, self.count)
         if not model.closed:
             for number in range(count):
                 model.add(number)
@@ -318,9 +323,11 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule()
     def close_group(self) -> None:
-        assert self.store.run(groups.close_group(GROUP)) == (self.model is not None)
-        if self.model is not None:
-            self.model.closed = True
+        model = self.model
+        lacking = model.lacking() if model is not None else None
+        assert self.store.run(groups.close_group(GROUP)) == lacking
+        if model is not None and not lacking:
+            model.closed = True
         self.observe()
 
     @rule()
@@ -542,6 +549,8 @@ class GroupsMachine(RuleBasedStateMachine):
 
     def _run_to_the_end(self) -> None:
         """Once all is asked for, a group ends, and is forgotten without a trace."""
+        if self.model is not None:
+            self.make_group(self.count, close=True)
         self.close_group()
         for _ in range(20):
             self._beat()

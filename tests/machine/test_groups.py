@@ -52,6 +52,9 @@ BUGS = {
     "no follow-up, if the group is closed last": (
         "close_group", "if group[2] == '0' and not group[3] then", "if false then"
     ),
+    "a follow-up although members lack": (
+        "close_group", "if lacking > 0 then return -lacking end", ""
+    ),
     "a follow-up of a cancelled group": (
         "include/groups",
         "local record = paused_follow_up(known[1])\n    if record then", "if false then"

@@ -67,6 +67,7 @@ def test_the_public_names_are_these() -> None:
         "GroupClosed",
         "GroupDiffers",
         "GroupError",
+        "GroupIncomplete",
         "GroupListing",
         "GroupNotFound",
         "GroupState",

@@ -37,7 +37,7 @@ class MakeGroupReply(NamedTuple):
 def make_group(
     name: str, *, on_failed: OnFailed, definition: str, count: int, then: NewTask | None
 ) -> Command[MakeGroupReply]:
-    """Make a group, and its paused follow-up. `count` numbers of members are given out.
+    """Make a group, and its paused follow-up. Its maker makes the members 0 to `count` - 1.
 
     `definition` is a digest by which a repeated call is told from another group of that name; or
     several in words, of which the first is stored.
@@ -60,9 +60,23 @@ def reserve_members(name: str, count: int) -> Command[int | NoMember]:
     )  # fmt: skip
 
 
-def close_group(name: str) -> Command[bool]:
-    """Add no more members; returns False if there is no such group."""
-    return script("close_group", name, read=bool, route=OfId(name))
+def count_lacking(name: str, first: int, count: int) -> Command[int | None]:
+    """How many of so many numbers, from the first on, were not made; None: no such group."""
+    return script(
+        "count_lacking", name, first, count, read=lambda reply: reply if reply >= 0 else None,
+        route=OfId(name),
+    )  # fmt: skip
+
+
+def close_group(name: str) -> Command[int | None]:
+    """Add no more members, if those are there that its maker was to make.
+
+    Returns how many of these it lacks, and then it stays open; None: there is no such group.
+    """
+    codes = {1: 0, 0: None}
+    return script(
+        "close_group", name, read=lambda reply: codes.get(reply, -reply), route=OfId(name)
+    )
 
 
 class Cancelling(IntEnum):

@@ -13,6 +13,7 @@
 --   failed_at     when a member last failed, in ms
 --   succeeded, failed, cancelled   members that are in these states, or were when their records were forgotten
 --   next          one more than the highest number that was given out
+--   asked         so many members, from number 0 on, its maker makes: it is not closed before
 --   then          the id of the follow-up, if there is one
 --   closed        1 when no member is added any more
 --   stopped       since when it is cancelled, in ms
@@ -26,6 +27,23 @@ local KEPT_GROUP = 86400000
 
 -- The group and the number in a member's id.
 local MEMBER_ID = '^([^@]+)@g(%d+)$'
+
+-- How many of the first `count` numbers in a byte of that value were not made.
+local function lacking_in(byte, count)
+  local lacking = 0
+  for place = 1, count do
+    if math.floor(byte / 4 ^ (4 - place)) % 4 == 0 then lacking = lacking + 1 end
+  end
+  return lacking
+end
+
+-- How many of the first `count` numbers of a group were not made.
+local function lacking_before(name, count)
+  local bytes, lacking, known = redis.call('GET', group_key(name, '@members')) or '', 0, {}
+  for byte = 0, 255 do known[byte] = lacking_in(byte, 4) end
+  for at = 1, math.floor(count / 4) do lacking = lacking + known[string.byte(bytes, at) or 0] end
+  return lacking + lacking_in(string.byte(bytes, math.floor(count / 4) + 1) or 0, count % 4)
+end
 
 -- The functions for groups; false in a database without them, where each caller asks that first.
 local groups = features and string.find(' ' .. features .. ' ', ' groups ', 1, true) and (function()

@@ -4,7 +4,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 name, 3 on_failed ('wait', 'run' or 'cancel'), 4 a digest of what it is made with (of
 --          several, in words, the first is stored), 5 one more than the highest number of a member that its maker
---          gives out; then the follow-up as in make.lua, if any
+--          makes; then the follow-up as in make.lua, if any
 -- returns  {code, now}, and for a follow-up its due time if the group ended now, and its trigger key
 --          codes: 1 made, 2 it is there, and was made with the same, 3 with something else, 4 an unfinished task has
 --          the follow-up's id; or the error EXPIREBRIDGE_MOVE: nothing is written then
@@ -16,7 +16,7 @@
 -- include groups
 -- include new_groups
 
-local name, on_failed, definition, next = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local name, on_failed, definition, asked = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local BEGUN, THERE, DIFFERS, TAKEN = 1, 2, 3, 4
 
 local known = redis.pcall('HGET', group_key(name), 'definition')
@@ -37,8 +37,8 @@ return ring_after(function()
     redis.call('HSET', group_key(name), 'then', id)
     reply[3], reply[4] = due, key
   end
-  redis.call('HSET', group_key(name), 'made', now, 'definition', definition, 'on_failed', on_failed, 'next', next,
-    'left', 0, 'succeeded', 0, 'failed', 0, 'cancelled', 0)
+  redis.call('HSET', group_key(name), 'made', now, 'definition', definition, 'on_failed', on_failed, 'next', asked,
+    'asked', asked, 'left', 0, 'succeeded', 0, 'failed', 0, 'cancelled', 0)
   redis.call('ZADD', state_set('groups'), UNENDED, name)
   return reply
 end)
