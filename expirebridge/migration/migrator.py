@@ -24,12 +24,12 @@ from expirebridge.errors import (
 )
 from expirebridge.hooks import Hooks
 from expirebridge.model.answers import Counts
-from expirebridge.model.task import UNCLAIMED, State
+from expirebridge.model.task import State
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration, reconciling
 from expirebridge.store.commands.call import at
-from expirebridge.store.commands.migration import SERIES, MigrationBatch, MigrationResult
+from expirebridge.store.commands.migration import LANES, SERIES, MigrationBatch, MigrationResult
 from expirebridge.store.partitions import Partitions
 
 logger = logging.getLogger("expirebridge")
@@ -39,6 +39,8 @@ EVERY = 0.25
 RETRY_PAUSE = 1.0
 LISTED = 20
 """Most ids that the result names."""
+# Those that wait in an ordered lane go before those that will come to it.
+UNCLAIMED = (State.WAITING, State.PENDING, State.PAUSED)
 # Unclaimed tasks move while listeners run the rest; these move when no listener is left.
 REST = (State.FAILED, State.SUCCEEDED, SERIES)
 # Errors of a server that is away, and comes back.
@@ -69,6 +71,8 @@ class Migrator:
         self._names = (_name_of(old), _name_of(new))
         self._nonces: list[str] = []
         self._received: list[int] = []
+        self._lanes_are_open = False
+        self._has_ordered = False
         self._stop = threading.Event()
         self.moved = Moved()
         self.has_listeners = True
@@ -122,15 +126,21 @@ class Migrator:
         return False
 
     def run_pass(self) -> int:
-        """Move all that can go now; return the number of tasks and series."""
+        """Move all that can go now; return the number of tasks and series.
+
+        Until a pass finds that nothing of an ordered lane is left, none begins on either side.
+        """
         before = self.moved.tasks + self.moved.series + self.moved.stayed
-        has_listeners = False
+        has_listeners = self._has_ordered = False
         for partition in range(len(self._nonces)):
-            for state in UNCLAIMED:
+            for state in UNCLAIMED if self._lanes_are_open else (LANES, *UNCLAIMED):
                 has_listeners |= self._move(partition, state)
             if not has_listeners:
                 for rest in REST:
                     has_listeners |= self._move(partition, rest)
+        if not (self._lanes_are_open or self._has_ordered or self._stop.is_set()):
+            self._target.run(migration.open_lanes())
+            self._lanes_are_open = True
         self.has_listeners = has_listeners
         return self.moved.tasks + self.moved.series + self.moved.stayed - before
 
@@ -149,6 +159,7 @@ class Migrator:
                 )
             )  # fmt: skip
             has_listeners = batch.has_listeners
+            self._has_ordered |= batch.has_ordered
             if batch.forgotten:
                 logger.warning(
                     "the old server has lost writes: tasks that were moved may be there, too"

@@ -217,6 +217,9 @@ def _waits(found: Circumstances) -> Reason:
     if limit.ordered and failed is not None:
         text = f"{place}; {failed} failed, and lets nobody pass"
         return _reason(found, "blocked", text, since, f"expirebridge let-pass {failed}")
+    if limit.ordered and found.moving is not None and not found.holders:
+        text = f"{place}; its order is kept: tasks are being moved {found.moving}"
+        return _reason(found, "moving", text, since, "expirebridge doctor")
     return _reason(found, "slot", f"{place}{_held_by(found)}", since, remedy)
 
 

@@ -1119,7 +1119,7 @@ def test_groups_are_exported_and_imported_once(proxy: Proxy, bridge: Bridge, scr
 
 MOVE = (
     "begin_arrival", "begin_move", "read_arrivals", "pack_batch", "receive_batch", "drop_batch",
-    "end_arrival", "read_holds_and_weights", "receive_holds_and_weights",
+    "end_arrival", "open_lanes", "read_holds_and_weights", "receive_holds_and_weights",
 )  # fmt: skip
 
 

@@ -18,75 +18,24 @@ from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting, MoveRefused
 from expirebridge.hooks import Hooks
 from expirebridge.migration.migrator import Migrator
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import to_ms
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
-from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, migration, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
-from tests.kit.invoked import end_due_tasks, invoke, invoke_json
+from tests.kit.invoked import invoke, invoke_json
 from tests.kit.servers import AnyServer
+from tests.kit.sides import Side, Sides, migrator_of, move
 from tests.kit.steps import claim
 from tests.kit.steps import new as new_task_of
 from tests.kit.waiting import declare, hold_slots, park
 
 HOUR = 3600.0
 MANY = 230  # more than a batch
-
-
-class Side:
-    """One of the two databases."""
-
-    def __init__(self, url: str, count: int) -> None:
-        self.url = url
-        self.settings = Settings(url=url)
-        self.client = redis.Redis.from_url(url)
-        self.bridge = Bridge(url)
-        self.bridge.create_partitions(count)
-        self.store = store_of(self.settings)
-        self.layout = PartitionLayout("expirebridge", count)
-        self.parts = [
-            Store(self.client, prefix=prefix, partitions=count) for prefix in self.layout.prefixes()
-        ]
-
-    def beat(self, name: str = "someone") -> None:
-        """Let a listener beat in each partition."""
-        for part in self.parts:
-            part.run(claiming.heartbeat(name, self.settings.lease, [], code="abc"))
-
-    def leave(self, name: str = "someone") -> None:
-        """Let it stop."""
-        for part in self.parts:
-            part.run(claiming.leave(name))
-
-    def run_due(self, outcome: str = "succeeded", **more: Any) -> list[str]:
-        """Claim all that is due in every partition, and settle it."""
-        return [id for part in self.parts for id in end_due_tasks(part, outcome, "x", **more)]
-
-    def sweep(self) -> None:
-        """Make the pass of a listener in each partition."""
-        for part in self.parts:
-            part.run(reconciling.sweep(self.settings))
-
-    def close(self) -> None:
-        self.bridge.close()
-        self.store.close()
-        self.client.close()
-
-    def record(self, id: str) -> dict[Any, Any]:
-        prefix = self.layout.prefix_of(self.layout.partition_of(id))
-        return self.client.hgetall(f"{prefix}:task:{id}")
-
-    def ids(self, state: State) -> set[str]:
-        return {task.id for task in self.bridge.list(state=state, limit=10_000).tasks}
-
-
-Sides = tuple[Side, Side]
 
 
 @pytest.fixture(params=[(1, 1), (1, 16), (4, 16), (16, 1)], ids=lambda p: f"{p[0]} to {p[1]}")
@@ -102,18 +51,6 @@ def sides(request: pytest.FixtureRequest, server: AnyServer) -> Iterator[Sides]:
 
 
 only_one = pytest.mark.parametrize("sides", [(1, 16)], indirect=True, ids=["1 to 16"])
-
-
-def migrator_of(old: Side, new: Side) -> Migrator:
-    return Migrator(old.store, new.store, old.settings, new.settings)
-
-
-def move(old: Side, new: Side) -> Migrator:
-    """Move all that can go."""
-    migrator = migrator_of(old, new)
-    migrator.begin()
-    migrator.run_pass()
-    return migrator
 
 
 def fill(old: Side) -> None:

@@ -44,6 +44,8 @@ class Circumstances:
     """The same, after `Busy`."""
     is_held: bool = False
     """True if the hold for which it waits is there, and has not ended."""
+    moving: str | None = None
+    """Where the tasks of this database go to, or come from, if none begins in ordered lanes."""
     holders: tuple[tuple[str, str], ...] = ()
     """Some of the tasks that have a slot of its lane, and their states: empty for one that is
     gone."""
@@ -80,6 +82,7 @@ def _read(reply: Any, key_ring: KeyRing | None) -> Circumstances | None:
         arrival=facts.get("arrival", 0),
         rest=facts.get("rest", 0),
         is_held="held" in facts,
+        moving=text(facts["moving"]) if "moving" in facts else None,
         holders=_holders(pairs),
         timeout=number(facts.get("timeout", b"")),
         cancel=whole(facts.get("cancel", b"")) == 1,

@@ -26,6 +26,8 @@ from expirebridge.store.record_values import text
 T = TypeVar("T")
 
 SERIES = "series"
+LANES = "lanes"
+"""Failed tasks that keep ordered lanes waiting."""
 BATCH_TASKS = 200
 """Tasks that are examined for a batch: packing them takes the server a millisecond or two."""
 
@@ -51,6 +53,8 @@ class MigrationBatch:
     """How many to skip next time; None if there are no more."""
     forgotten: bool
     """True if the database lost the record of batches that arrived: it has their tasks again."""
+    has_ordered: bool
+    """True if of the tasks that were examined some of ordered lanes may still be there."""
     items: list[MigrationItem]
 
 
@@ -107,12 +111,13 @@ def pack_batch(
 
 
 def _read_batch(reply: list[Any]) -> MigrationBatch:
-    number, has_listeners, skip, forgotten, *rest = reply
+    number, has_listeners, skip, forgotten, ordered, *rest = reply
     return MigrationBatch(
         number=number,
         has_listeners=bool(has_listeners),
         skip=skip if skip >= 0 else None,
         forgotten=bool(forgotten),
+        has_ordered=bool(ordered),
         items=[
             MigrationItem(text(id), bool(series), content)
             for id, series, content in rows_of(rest, 3)
@@ -139,6 +144,11 @@ def drop_batch(partition: int, nonce: str, number: int) -> Command[None]:
 def last_received(nonce: str) -> Command[int]:
     """Read the number of the last batch of a move that has arrived."""
     return script("read_arrivals", nonce, read=int, route=Everywhere(max))
+
+
+def open_lanes() -> Command[None]:
+    """Let tasks begin in ordered lanes: those of the other database have arrived."""
+    return script("open_lanes", read=lambda _: None, route=Everywhere(lambda _: None))
 
 
 def end_receiving() -> Command[None]:

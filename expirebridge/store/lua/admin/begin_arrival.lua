@@ -5,7 +5,8 @@
 -- ARGV     1 database, 2 where they come from
 -- returns  1, or the error EXPIREBRIDGE_MOVE: nothing is written then
 --
--- A move of this database's own tasks is ended: a mover that still runs is refused from now on.
+-- A move of this database's own tasks is ended: a mover that still runs is refused from now on. The ordered lanes are
+-- closed until `open_lanes`: what has begun elsewhere may still run.
 
 -- include names
 -- include format
@@ -18,5 +19,6 @@ if redis.call('HEXISTS', own_key('move'), 'parcel') == 1 then
 end
 note_feature('moving')
 redis.call('HSET', own_key('arrivals'), 'at', now)
+if moving ~= 'from ' .. ARGV[2] then redis.call('HSET', own_key('arrivals'), 'closed', 1) end
 redis.call('HSET', meta_key, 'moving', 'from ' .. ARGV[2])
 return 1

@@ -7,6 +7,8 @@
 
 -- include names
 -- include format
+-- include arrivals
 
 if string.sub(moving or '', 1, 5) == 'from ' then redis.call('HDEL', meta_key, 'moving') end
+open_lanes()
 return 1

@@ -4,16 +4,19 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move, 3 number of the last batch that arrived, 4 lease in ms,
---          5 what to pack: a state, or 'series', 6 how many to pass over, 7 most to look at
+--          5 what to pack: a state, 'series', or 'lanes': failed tasks that keep ordered lanes waiting,
+--          6 how many to pass over; with 'lanes', a cursor, 7 most to look at
 -- returns  number of the batch (0: nothing was packed), 1 if listeners live here, how many to pass over
---          next time (-1: there are no more), 1 if this database has forgotten batches that arrived, then
+--          next time (-1: there are no more), 1 if this database has forgotten batches that arrived, 1 if tasks
+--          of ordered lanes that were looked at are still here, or may be, then
 --          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
 --
--- A waiting task is packed as pending with its due time, and its lanes are left: the other database has its own.
+-- A waiting task is packed as pending with its due time, and its lanes are left: the other database has its own. But
+-- the slot of an ordered lane is the task's until it ends: it goes along.
 --
 -- Tasks that are due soon or wait, and ticks of series, are left to the listeners here while any sends heartbeats: so
 -- no task is late because the mover stopped. So is a task whose key is gone before its time: if a client deleted it,
--- a listener is about to get the event.
+-- a listener is about to get the event. Those of ordered lanes do not begin here any longer: they go at once, in order.
 
 -- include names
 -- include format
@@ -22,8 +25,10 @@
 -- include timer_edits
 -- include fleet
 -- include migrated
+-- include limits
 -- include lanes
 -- include grants
+-- include lane_names
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -39,7 +44,8 @@ end
 redis.call('HSET', move_key, 'at', now)
 local number = tonumber(known[2])
 local attended = now - last_beat() < lease
-local reply = { 0, attended and 1 or 0, -1, arrived > number and 1 or 0 }
+local reply = { 0, attended and 1 or 0, -1, arrived > number and 1 or 0, 0 }
+local function note_left() reply[5] = 1 end
 
 local function add_all(items)
   for _, item in ipairs(items) do
@@ -51,12 +57,34 @@ local function add_all(items)
 end
 
 if known[4] then
-  reply[1], reply[3] = number, skip
+  reply[1], reply[3], reply[5] = number, skip, 1
   return add_all(cmsgpack.unpack(known[4]))
 end
 
+-- True if the database has ordered limits.
+local has_order = false
+for _, limit in ipairs(uses_limits and redis.pcall('HVALS', limits_key()) or {}) do
+  has_order = has_order or string.find(limit, '"ordered"', 1, true) ~= nil
+end
+
+-- The ordered lane of a task, or nil. A tick stays with its series, which runs on one side at a time.
+local function order_of(record)
+  if not has_order or record.tick then return nil end
+  local limits = limits_of(string.match(record.call, '^[^?]*'))
+  local limit = limits and limit_of(limits[1][1])
+  return limit and limit.ordered and lanes_of(limits, record)[1] or nil
+end
+
+-- True if a task stays with its listeners, since it is due soon, or waits.
+local function stays(id, score)
+  if not attended or what ~= 'waiting' and (what ~= 'pending' or score >= now + SOON) then return false end
+  local known = redis.pcall('HMGET', record_key(id), 'call', 'tick')
+  local limits = not known.err and known[1] and not known[2] and limits_of(string.match(known[1], '^[^?]*'))
+  return not (limits and (limit_of(limits[1][1]) or {}).ordered)
+end
+
 -- The state and the due time with which a task is moved; nil if it stays for now.
-local function way_of(id, record, score)
+local function way_of(id, record, score, order)
   if FINISHED[record.state] then return record.state, score end
   local timer = read_timer(id, record)
   if timer == 'none' then
@@ -64,8 +92,23 @@ local function way_of(id, record, score)
     follow_timer(id, record)
     return nil
   end
-  if attended and (not timer or timer < now + SOON) then return nil end
+  if order and record.state == 'pending' and not record.slots and count_queue(order) > 0 then
+    note_left()
+    return nil -- behind those that wait
+  end
+  local is_left = not timer and score > now or timer and timer < now + SOON
+  if order then is_left = record.state == 'pending' and not timer and score > now end
+  if attended and is_left then return nil end
   return 'pending', timer or record.state ~= 'paused' and score or now
+end
+
+-- The slots that a task keeps wherever it is; nil if it has none.
+local function slots_to_keep(record)
+  local slots, keeps = {}, record.slots and KEEPS[record.state == 'failed' and 'blocking' or 'ordered']
+  for lane in string.gmatch(record.slots or '', '[^\n]+') do
+    if keeps(limit_of(lane) or {}, record.started) then slots[#slots + 1] = lane end
+  end
+  return slots[1] and table.concat(slots, '\n')
 end
 
 local function pack_task(id, score)
@@ -80,8 +123,12 @@ local function pack_task(id, score)
       fields[#fields + 1] = values[i + 1]
     end
   end
-  if not record.call or record.state ~= what or attended and record.tick then return nil end
-  local state, due = way_of(id, record, score)
+  if not record.call or record.state ~= (what == 'lanes' and 'failed' or what) or attended and record.tick then
+    return nil
+  end
+  local state, due = way_of(id, record, score, order_of(record))
+  local slots = uses_limits and slots_to_keep(record)
+  if slots then put_value(fields, 'slots', slots) end
   return state and { id, state, due, fields }, record
 end
 
@@ -109,19 +156,49 @@ local function leave_series(id)
   redis.call('ZREM', tzdata_set(), id)
 end
 
+-- The failed tasks that have slots in a page of the ordered lanes, each with its score. Of others that have one, it is
+-- noted that they are here.
+local function failed_in_lanes()
+  local ids = {}
+  if not has_order then return ids end
+  local page = change_lane('ZSCAN', lanes_key(), string.format('%.0f', skip), 'COUNT', count)
+  reply[3] = page[1] == '0' and -1 or tonumber(page[1])
+  for i = 1, #page[2], 2 do
+    local limit = limit_of(page[2][i])
+    for _, id in ipairs(limit and limit.ordered and change_lane('SMEMBERS', lane_key(page[2][i])) or {}) do
+      local known = redis.pcall('HMGET', record_key(id), 'state', 'tick')
+      local score = known[1] == 'failed' and redis.call('ZSCORE', state_set('failed'), id)
+      if score then
+        ids[#ids + 1], ids[#ids + 2] = id, score
+      elseif not known[2] then
+        note_left()
+      end
+    end
+  end
+  return ids
+end
+
 local pack, go, set = pack_task, leave, state_set(what)
 if what == 'series' then pack, go, set = pack_series, leave_series, series_set() end
-local from = attended and (what == 'pending' or what == 'waiting') and now + SOON or '-inf'
-local ids = redis.call('ZRANGEBYSCORE', set, from, '+inf', 'WITHSCORES', 'LIMIT', skip, count)
-local items, records, bytes = {}, {}, 0
-if #ids > 0 then reply[3] = skip end
+local items, records, bytes, ids = {}, {}, 0, nil
+if what == 'lanes' then
+  ids = failed_in_lanes()
+else
+  local from = attended and (what == 'pending' or what == 'waiting') and not has_order and now + SOON or '-inf'
+  ids = redis.call('ZRANGEBYSCORE', set, from, '+inf', 'WITHSCORES', 'LIMIT', skip, count)
+  if #ids > 0 then reply[3] = skip end
+end
 for i = 1, #ids, 2 do
-  if bytes > MOST_BYTES then break end
-  local item, record = pack(ids[i], tonumber(ids[i + 1]))
+  if bytes > MOST_BYTES then
+    note_left()
+    break
+  end
+  local item, record
+  if not stays(ids[i], tonumber(ids[i + 1])) then item, record = pack(ids[i], tonumber(ids[i + 1])) end
   if item then
     items[#items + 1], records[#records + 1] = item, record or false
     for _, value in ipairs(item[4]) do bytes = bytes + #value end
-  else
+  elseif what ~= 'lanes' then
     reply[3] = reply[3] + 1
   end
 end

@@ -7,7 +7,8 @@
 --          lane in which it was granted a slot, or a start: as `get` gives that of a waiting one, {name, value, ...}}:
 --          pending: `timer` (ms; -1: without a TTL; -2: none), `ttl` (it is watched), `ahead` (tasks that are due
 --          earlier), `dirty` (rows that its ledger has to write), `rest` of that lane's rate (see limits.lua)
---          waiting: `parked` (ms since when), `arrival` and `rest` of its rate, `held` (1: its hold is there); and for
+--          waiting: `parked` (ms since when), `arrival` and `rest` of its rate, `held` (1: its hold is there),
+--          `moving` (if nothing begins in ordered lanes: where the tasks go to, or come from); and for
 --          some that have a slot in its lane: `holder`, an id, `is`, its state
 --          running: `timeout` (s), `cancel` (1: no further attempt)
 --          failed: `slots` (it keeps some)
@@ -64,6 +65,9 @@ local TELL = {
     tell('rest', score_of(rates_key(), 'rest ' .. lane))
     local hold = string.match(lane, '^hold (.*)$')
     tell('held', hold and uses_limits and is_held(hold) and 1)
+    local is_closed = moving and (string.sub(moving, 1, 3) == 'to '
+      or redis.pcall('HEXISTS', own_key('arrivals'), 'closed') == 1)
+    tell('moving', is_closed and moving)
     tell_holders(lane)
   end,
   running = function(_, record)

@@ -12,15 +12,7 @@
 -- include names
 -- include format
 -- include clock
--- include records
--- include state_sets
--- include history
--- include timer_edits
--- include doorbell
--- include new_tasks
--- include rearm
--- include migrated
--- include series
+-- include features
 
 local HERE, STAYS, BEFORE = 1, 2, 3
 local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only
@@ -30,6 +22,36 @@ local arrivals = own_key('arrivals')
 if string.sub(moving or '', 1, 5) ~= 'from ' then
   return redis.error_reply('EXPIREBRIDGE_MOVE this move was ended, or turned round, by another one')
 end
+if number <= (tonumber(redis.call('HGET', arrivals, nonce) or nil) or 0) then
+  local reply = {}
+  for at = 4, #ARGV do reply[at - 3] = BEFORE end
+  return reply
+end
+
+-- A task that has begun in an ordered lane brings its slot. The limits may not have been declared here yet.
+local items, has_slots = {}, false
+for at = 4, #ARGV do
+  local item = cmsgpack.unpack(ARGV[at])
+  items[at - 3] = item
+  for i = 1, #item[4], 2 do has_slots = has_slots or item[2] ~= 'series' and item[4][i] == 'slots' end
+end
+if has_slots and not uses_limits and partitions == 1 then
+  note_feature('limits')
+  uses_limits = true
+end
+
+-- include records
+-- include state_sets
+-- include history
+-- include timer_edits
+-- include doorbell
+-- include new_tasks
+-- include rearm
+-- include migrated
+-- include series
+-- include lanes
+-- include limits
+-- include lane_names
 
 local function put(id, item, state, at)
   write(id, item, at, item.fields)
@@ -109,18 +131,50 @@ local function receive_series(id, at, fields)
   return HERE
 end
 
-local reply = {}
-if number <= (tonumber(redis.call('HGET', arrivals, nonce) or nil) or 0) then
-  for at = 4, #ARGV do reply[at - 3] = BEFORE end
-  return reply
+-- Puts a task that is here now into the lanes in which it brings a slot.
+local put_into_lanes = uses_limits and function(id, slots)
+  local state = redis.call('HGET', record_key(id), 'state')
+  if state == 'running' or state == 'waiting' then return end
+  for lane in string.gmatch(slots, '[^\n]+') do
+    change_lane('SADD', lane_key(lane), id)
+    touched[lane] = true
+  end
+  redis.call('HSET', record_key(id), 'slots', slots)
 end
+
+-- Lets a due task of an ordered lane wait in it at once, if others do, or one has its slot: pending, it would come to its
+-- place only when a claim looks at it, and those that wait may be due later.
+local put_into_queue = uses_limits and function(id, due)
+  local record = read(id, { 'args', 'tick' })
+  if not record or record.state ~= 'pending' or record.tick then return end
+  local limits = limits_of(string.match(record.call, '^[^?]*'))
+  if not limits or not (limit_of(limits[1][1]) or {}).ordered then return end
+  local lane = lanes_of(limits, record)[1]
+  if count_slots(lane) == 0 and count_queue(lane) == 0 then return end
+  due = string.format('%.0f', due)
+  move(id, record, 'waiting', due, { 'due', due })
+  change_lane('ZADD', queue_key(lane), due, id)
+  note_longest(lane, { due, id })
+  redis.call('HSET', record_key(id), 'queue', lane, 'parked', string.format('%.0f', now))
+  touched[lane] = true
+end
+
 return ring_after(function()
-  for at = 4, #ARGV do
-    local id, state, when, fields = unpack(cmsgpack.unpack(ARGV[at]))
+  local reply = {}
+  for place, item in ipairs(items) do
+    local id, state, when, fields = unpack(item)
     if state == 'series' then
-      reply[#reply + 1] = receive_series(id, when, fields)
+      reply[place] = receive_series(id, when, fields)
     else
-      reply[#reply + 1] = receive_task(id, state, when, fields)
+      local slots = take_value(fields, 'slots')
+      reply[place] = receive_task(id, state, when, fields)
+      if uses_limits and reply[place] == HERE then
+        if slots then
+          put_into_lanes(id, slots)
+        elseif state == 'pending' and when <= now then
+          put_into_queue(id, when)
+        end
+      end
     end
   end
   redis.call('HSET', arrivals, nonce, number, 'at', now)

@@ -132,7 +132,8 @@ local find_slots = uses_limits and function(lanes, record)
       if rates == NO_LANES then rates = {} end
       rates[#rates + 1] = lane
     elseif limit then
-      if not has[lane] and (count_slots(lane) >= (tonumber(limit.most) or 0) or count_queue(lane) > 0) then
+      if not has[lane] and (count_slots(lane) >= (tonumber(limit.most) or 0) or count_queue(lane) > 0
+        or limit.ordered and is_closed(lane, record.tick or false)) then
         return lane, taken, rates
       end
       taken[#taken + 1] = lane

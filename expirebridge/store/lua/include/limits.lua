@@ -26,13 +26,13 @@ end
 -- The limits that were read, by name and by lane, and those of functions (`f <function>`); false if there is none.
 local limits_read = uses_limits and {}
 
--- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost has no slot at all, until
--- it is declared again.
+-- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost, or that no listener has
+-- declared yet, has no slot at all until it is declared; and who has one keeps it: it may be ordered.
 local limit_of = uses_limits and function(lane)
   if limits_read[lane] == nil then
     local name = string.match(lane, '^[^=]*')
     if limits_read[name] == nil then
-      local limit = read_json(limits_key(), 'l ' .. name) or { most = 0 }
+      local limit = read_json(limits_key(), 'l ' .. name) or { most = 0, ordered = true, blocks = true }
       -- No set takes NaN as a score: a script that wrote it would stop all claims.
       for field, value in pairs(limit) do
         if tonumber(value) ~= tonumber(value) then limit[field] = nil end
@@ -121,6 +121,22 @@ local next_start = uses_limits and function(lane, limit, granted)
   return math.max(now_us, arrival_of(lane, limit) + (granted - burst_of(limit) + 1) * limit.interval)
 end
 
+-- True while no task begins in a lane that is ordered: this database is moved to another one, or from one in which some
+-- that have begun may still run: see docs/adr/0042-moving-and-importing.md. A tick goes on where its series is: `tick` is that field of the
+-- task that would begin; without it, this is about the first that waits.
+local is_closed = uses_limits and function(lane, tick)
+  if counted.closed == nil then
+    counted.closed = moving and (string.sub(moving, 1, 3) == 'to '
+      or redis.pcall('HEXISTS', own_key('arrivals'), 'closed') == 1) or false
+  end
+  if not counted.closed then return false end
+  if tick == nil then
+    local id = change_lane('ZRANGE', queue_key(lane), 0, 0)[1]
+    tick = id and redis.pcall('HGET', record_key(id), 'tick')
+  end
+  return type(tick) ~= 'string'
+end
+
 -- The ms from which the next task may have a slot in a lane; nil if there is none.
 local opening_of = uses_limits and function(lane)
   if is_hold(lane) then
@@ -138,6 +154,7 @@ local opening_of = uses_limits and function(lane)
   end
   local limit = limit_of(lane)
   if not limit then return now end
+  if limit.ordered and is_closed(lane) then return nil end
   local granted = count_slots(lane)
   if not tonumber(limit.interval) then return granted < (tonumber(limit.most) or 0) and now or nil end
   local start = math.ceil(next_start(lane, limit, granted) / 1000)
