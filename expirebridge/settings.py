@@ -11,6 +11,7 @@ from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model import project
 from expirebridge.model.codec import Codec, check_codec
 from expirebridge.model.durations import LONGEST, seconds_of
+from expirebridge.model.keywords import advising
 
 if TYPE_CHECKING:
     from expirebridge.model.sealing import KeyRing
@@ -51,6 +52,7 @@ class Doorbells(StrEnum):
     BOTH = "both"
 
 
+@advising
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of producers and listeners. Times are in seconds unless a name says otherwise.

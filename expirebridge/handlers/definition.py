@@ -11,6 +11,7 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.bound_limits import BoundLimit, bind_limits
 from expirebridge.model.durations import Duration
 from expirebridge.model.keys import check_func
+from expirebridge.model.keywords import advising
 from expirebridge.model.limits import Limit, Rate, limits_of
 from expirebridge.model.policies import (
     MisfirePolicy,
@@ -186,6 +187,7 @@ def handler(
     limit: Limit | Sequence[Limit] | None = None,
     rate: Rate | None = None,
 ) -> Callable[[F], F]: ...
+@advising
 def handler(
     function: F | None = None,
     /,

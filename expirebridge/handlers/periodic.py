@@ -13,6 +13,7 @@ from expirebridge.handlers.arguments import check_binding, plain_arguments
 from expirebridge.handlers.definition import F, Function, Handler, handler, is_marked, place_of
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration
+from expirebridge.model.keywords import advising
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.schedule import (
     Missed,
@@ -54,6 +55,7 @@ class Declaration:
         )
 
 
+@advising
 def every(
     when: Duration,
     /,

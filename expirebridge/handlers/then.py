@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from expirebridge.model.keywords import advising
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from expirebridge.model.policies import MisfireSpec, RetrySpec
 
 
+@advising
 class Then:
     """A task that is made exactly when the handler's own task has succeeded.
 

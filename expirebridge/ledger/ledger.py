@@ -29,13 +29,14 @@ from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration
+from expirebridge.model.keywords import advice_on, advising, advising_methods
 from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.schedule import Missed, Overlap, check_series_id
 from expirebridge.model.sealing import KeyRing
 from expirebridge.model.task import Change, Outcome, State, Task, from_ms
 from expirebridge.model.transactions import Transaction
 from expirebridge.producer.argument_writer import ArgumentWriter
-from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of
+from expirebridge.producer.new_task import Func, new_task, refuse_repeated_ids, when_of
 from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings, named_url
@@ -91,6 +92,7 @@ def _due(when: When) -> datetime:
 IfExists = Literal["reject", "replace"]
 
 
+@advising
 class Ledger:
     """Makes, changes and finds tasks in a table of your own SQL database.
 
@@ -562,3 +564,6 @@ def _made(
         ext=values["b_ext_string"],
         outcome=outcome,
     )
+
+
+advising_methods(Ledger)

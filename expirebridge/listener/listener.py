@@ -28,6 +28,7 @@ from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.keys import slot_of
+from expirebridge.model.keywords import advising
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
@@ -106,6 +107,7 @@ def servers_of(
 logger = logging.getLogger("expirebridge")
 
 
+@advising
 class Listener:
     """Runs due tasks until it is asked to stop: `async with Listener(Settings(...)):`.
 

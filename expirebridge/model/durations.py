@@ -32,7 +32,7 @@ def seconds_of(value: Duration, *, name: str) -> float:
         case int() | float():
             seconds = _number(value)
         case _:
-            raise InvalidTask(f"{name}={value!r}: give seconds, a timedelta, or text like '15m'")
+            raise InvalidTask(f"{name}={value!r}: {_as_duration(value, name)}")
     if not math.isfinite(seconds):
         raise InvalidTask(f"{name}={value!r}: not a finite duration")
     if seconds < 0:
@@ -57,6 +57,13 @@ def _parse(text: str, name: str) -> float:
         )
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(amount))
     return -seconds if amount != text else seconds
+
+
+def _as_duration(given: object, name: str) -> str:
+    """What to give instead of something that is no duration."""
+    if isinstance(given, datetime) and name == "delay":
+        return "that is a time: give it as at="
+    return "give seconds, a timedelta, or text like '15m'"
 
 
 def human(seconds: float) -> str:
@@ -88,10 +95,27 @@ def written(ms: int) -> str:
 def check_aware(moment: object, *, name: str) -> datetime:
     """Return a datetime that has a time zone; raise InvalidTask for anything else."""
     if not isinstance(moment, datetime):
-        raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
+        raise InvalidTask(f"{name}={moment!r}: {_as_moment(moment, name)}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidTask(
             f"{name}={moment.isoformat()}: a naive datetime is ambiguous; give it a time zone, "
             "such as datetime.now(UTC)"
         )
     return moment
+
+
+def _as_moment(given: object, name: str) -> str:
+    """What to give instead of something that is no moment."""
+    example = "give an aware datetime, such as datetime.now(UTC) + timedelta(hours=2)"
+    if not isinstance(given, str):
+        return example
+    if _WHOLE.fullmatch(given):
+        if name == "at":
+            return f"that is a duration: give it as delay={given!r}"
+        seconds = f"{_parse(given, name):g}"
+        return f"give an aware datetime: datetime.now(UTC) + timedelta(seconds={seconds})"
+    try:
+        datetime.fromisoformat(given)
+    except ValueError:
+        return example
+    return f"give an aware datetime: datetime.fromisoformat({given!r})"

@@ -10,6 +10,7 @@ import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import LONGEST, Duration, seconds_of
+from expirebridge.model.keywords import advising
 
 MOST = 1_000_000
 """The largest number of slots of a lane, of starts in a time, and of a burst."""
@@ -18,6 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _SECOND = 1_000_000  # in microseconds
 
 
+@advising
 @dataclass(frozen=True)
 class Limit:
     """At most `most` tasks run at once: in all, or for each value of the argument `per`.
@@ -80,6 +82,7 @@ class Limit:
         return orjson.dumps(numbers | {word: True for word, said in words.items() if said})
 
 
+@advising
 @dataclass(frozen=True)
 class Rate:
     """At most `starts` attempts start in `every`: in all, or for each value of the argument `per`.

@@ -12,6 +12,7 @@ import orjson
 from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.keys import check_tags
+from expirebridge.model.keywords import advising
 
 MAX_ATTEMPTS = 1000
 UNKNOWN_DELAY = 15.0
@@ -44,6 +45,7 @@ class Delays(NamedTuple):
         return orjson.dumps(self.seconds)
 
 
+@advising
 @dataclass(frozen=True, kw_only=True)
 class Exponential:
     """Wait `first` seconds, then `factor` times longer after each failure, at most `longest`.
@@ -116,7 +118,7 @@ def policy_of(spec: RetrySpec | None) -> RetryPolicy | None:
     if isinstance(spec, str | bytes) or not isinstance(spec, Sequence):
         raise InvalidTask(
             f"retry={spec!r}: give a list of delays such as [15, '1m', '1h'], [] for one attempt "
-            "only, or Exponential(...)"
+            "only, or Exponential(...), such as Exponential(attempts=4) for three retries"
         )
     if len(spec) >= MAX_ATTEMPTS:
         raise InvalidTask(f"retry: {len(spec)} delays are too many; at most {MAX_ATTEMPTS - 1}")
@@ -134,6 +136,7 @@ def decode_policy(stored: bytes) -> RetryPolicy:
         raise ValueError(f"not a retry policy: {stored!r}") from error
 
 
+@advising
 class Retry(Exception):
     """Raised by a handler to run its task again after a delay that it chooses.
 
@@ -151,6 +154,7 @@ class Retry(Exception):
         return type(self), (self.after, self.reason)
 
 
+@advising
 class Snooze(Exception):
     """Raised by a handler to run its task again later, without using up an attempt.
 
@@ -206,6 +210,7 @@ def _snooze(
     return kind(after, reason, times=times, until=until)
 
 
+@advising
 class Busy(Exception):
     """Raised by a handler to let a lane of its rate rest, for all listeners; no attempt is used.
 
@@ -237,6 +242,7 @@ def _busy(kind: type[Busy], after: float, reason: str, per: str | None) -> Busy:
     return kind(after, reason, per=per)
 
 
+@advising
 class Discard(Exception):
     """Raised by a handler to fail its task at once, without further attempts."""
 
@@ -248,6 +254,7 @@ class Discard(Exception):
 # The policy for a task that is claimed late, because no listener was there when it was due.
 
 
+@advising
 @dataclass(frozen=True)
 class Spread:
     """Run a late task at a random time within `over`, so late tasks do not all start at once.

@@ -19,9 +19,9 @@ import redis.asyncio
 from expirebridge.connection import clients
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.model.codec import Codec
+from expirebridge.model.keywords import advising, is_of_the_call, misnamed
 from expirebridge.model.log_fields import event
 from expirebridge.model.task import Task
-from expirebridge.producer.new_task import advice_on
 from expirebridge.producer.operations import Operations
 from expirebridge.producer.unknown_functions import UnknownFunction
 from expirebridge.settings import DEFAULT_URL, Settings, named_url
@@ -76,10 +76,7 @@ def warn_of_waiting() -> None:
 
 def _misnamed(operation: Callable[..., Any], error: TypeError) -> TypeError:
     """Return the error of a call that does not fit, with the right name of a foreign keyword."""
-    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-        return error  # the call did fit: it was raised inside
-    reason = str(error).replace(operation.__qualname__, operation.__name__, 1)
-    return TypeError(f"{reason}{advice_on(error, operation)}")
+    return misnamed(error, operation, operation.__name__) if is_of_the_call(error) else error
 
 
 def _documented_by(operation: Callable[..., Runnable[Any]]) -> Callable[[T], T]:
@@ -102,6 +99,7 @@ def _signature_of(operation: Callable[..., Runnable[Any]]) -> inspect.Signature:
     return signature.replace(return_annotation=getattr(result, "__forward_arg__", result))
 
 
+@advising
 class Bridge:
     """Makes, finds and steers tasks; every call waits for the server.
 
@@ -220,6 +218,7 @@ class Bridge:
         self.close()
 
 
+@advising
 class AsyncBridge:
     """The same, awaited. See `Bridge`; `client` is a `redis.asyncio.Redis`.
 

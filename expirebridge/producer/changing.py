@@ -197,7 +197,7 @@ class ChangingOperations(OperationGroup):
         Raises InvalidTask for an illegal id.
         """
         changes: Counter[Change] = Counter()
-        for count, id in enumerate(ids, 1):
+        for count, id in enumerate(_several(ids), 1):
             changes[(yield from producing.run_now(keys.check_id(id)))] += 1
             if progress is not None and count % BATCH == 0:
                 progress(changes)
@@ -219,7 +219,7 @@ class ChangingOperations(OperationGroup):
     ) -> Steps[dict[Change, int]]:
         changes, undone = Counter[Change](), list[str]()
         fault: PartlyDone | None = None
-        for batch in batches(keys.check_id(id) for id in ids):
+        for batch in batches(keys.check_id(id) for id in _several(ids)):
             try:
                 done: Sequence[Change | None] = yield from change(batch)
             except PartlyDone as partly:
@@ -256,3 +256,10 @@ class ChangingOperations(OperationGroup):
         told = {change: changes[change] for change in (done, Change.RUNNING)}
         yield from refuse_left_out(told)
         return told
+
+
+def _several(ids: Iterable[str]) -> Iterable[str]:
+    """The ids. Raises InvalidTask for one that is not in a list: its letters would be taken."""
+    if isinstance(ids, str):
+        raise InvalidTask(f"ids={ids!r}: give a list of ids, such as [{ids!r}]")
+    return ids

@@ -11,6 +11,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.handlers.call import Call
 from expirebridge.model import keys, project
 from expirebridge.model.durations import Duration, check_aware, human, seconds_of
+from expirebridge.model.keywords import advice_on
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import to_ms
 from expirebridge.producer.argument_writer import ArgumentWriter
@@ -32,11 +33,6 @@ LONGEST_WINDOW = Settings.keep_succeeded
 """How many seconds a succeeded task is kept, with the default settings of listeners."""
 
 _IF_EXISTS = get_args(IfExists)
-_OF_CELERY = {
-    "countdown": "delay=, in seconds or as '15m'",
-    "eta": "at=, an aware datetime",
-}
-"""Arguments of Celery, and the names here."""
 
 
 def new_task(
@@ -190,15 +186,6 @@ def checked(
     except (InvalidTask, TypeError) as error:
         reason = str(error).replace("new_task() ", "")
         raise InvalidTask(f"task {position}: {reason}{advice_on(error, new_task)}") from error
-
-
-def advice_on(error: Exception, function: Callable[..., Any]) -> str:
-    """Which keyword to use instead of one that `function` lacks, as the end of a sentence."""
-    for theirs, ours in _OF_CELERY.items():
-        if f"keyword argument '{theirs}'" in str(error):
-            known = ours.partition("=")[0] in inspect.signature(function).parameters
-            return f"; use {ours}" if known else ""
-    return ""
 
 
 def refuse_repeated_ids(tasks: Iterable[producing.NewTask]) -> None:

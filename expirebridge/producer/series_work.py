@@ -7,6 +7,7 @@ from typing import Any
 
 from expirebridge.errors import InvalidTask, SeriesDeclared
 from expirebridge.model.durations import Duration
+from expirebridge.model.keywords import advice_on
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_of
 from expirebridge.model.task import Change, Task, to_ms
@@ -96,7 +97,8 @@ def _checked(
         return spec_from(place, writer, **item)
     except (InvalidTask, TypeError) as error:
         reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
-        raise InvalidTask(f"series {position}: {reason}") from error
+        advice = advice_on(error, spec_from, schedule_of) if isinstance(error, TypeError) else ""
+        raise InvalidTask(f"series {position}: {reason}{advice}") from error
 
 
 class SeriesWork:
