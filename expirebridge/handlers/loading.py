@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -216,6 +216,17 @@ def _remedy_for(name: str, file: Path) -> str:
     return "import it under the first name only"
 
 
+_LEFT_OUT = "%s is named like a test, or like what npm installs: not loaded"
+_FOLDERS = {"test", "tests", "node_modules"}
+
+
+def is_left_out(folders: Sequence[str], module: str = "") -> bool:
+    """True for the path of a test, by the names that pytest and Django look for, and of what npm
+    installs."""
+    is_test = module in {"conftest", "tests"} or module.startswith("test_")
+    return is_test or module.endswith("_test") or not _FOLDERS.isdisjoint(folders)
+
+
 def module_files(root: Path) -> Iterator[Path]:
     """The files of the public modules under a package's directory. Raises HandlersError."""
     inside = root.resolve()
@@ -230,7 +241,9 @@ def module_files(root: Path) -> Iterator[Path]:
             path = Path(directory, file)
             if path.suffix != ".py" or file.startswith("_"):
                 continue
-            if not path.resolve().is_relative_to(inside):
+            if is_left_out((), path.stem):
+                logger.info(_LEFT_OUT, path)
+            elif not path.resolve().is_relative_to(inside):
                 logger.warning("%s leads out of the handlers' folder: not loaded", path)
             elif not (path.stem.isidentifier() and path.stem.isascii()):
                 logger.warning("%s is not named like a module: not loaded", path)
@@ -240,6 +253,9 @@ def module_files(root: Path) -> Iterator[Path]:
 
 def _is_loaded(directory: Path) -> bool:
     name = directory.name
+    if is_left_out([name]):
+        logger.info(_LEFT_OUT, directory)
+        return False
     if not name.isidentifier() or name.startswith("_"):
         return False
     if not name.isascii():
@@ -261,11 +277,11 @@ def _import(folder: HandlersFolder, path: Path) -> ModuleType:
     return module
 
 
-def unimported(path: Path, error: BaseException) -> HandlersError:
+def unimported(path: Path, error: BaseException, hint: str = "") -> HandlersError:
     """The reason for a failed import: a line for a refused value, otherwise a traceback."""
     if isinstance(error, InvalidTask | InvalidSetting) and (place := _place_of(error, path)):
         return HandlersError(f"{path} does not import: {place}: {error}")
-    return HandlersError(f"{path} does not import:\n{_traceback(error)}")
+    return HandlersError(f"{path} does not import:\n{_traceback(error)}{hint}")
 
 
 def _place_of(error: BaseException, path: Path) -> str | None:

@@ -21,7 +21,7 @@ from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
 from expirebridge.handlers.declared_limits import refuse_conflicting_limits
 from expirebridge.handlers.definition import Function, Handler
-from expirebridge.handlers.loading import HandlersFolder, HandlersModule, modules_in
+from expirebridge.handlers.loading import HandlersFolder, HandlersModule, is_left_out, modules_in
 from expirebridge.handlers.module_list import ModuleList
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
 from expirebridge.handlers.selection import beside_tasks, listed_in, refuse_lost_marks, select
@@ -191,11 +191,14 @@ def watched(place: HandlersPlace, app_dir: Path | None = None) -> list[Path]:
 
 
 def _modules_of(packages: Sequence[str]) -> Iterator[ModuleType]:
-    """Each module of packages that was imported, private ones and the packages included."""
-    beginnings = tuple(f"{package}." for package in packages)
+    """Each module of packages that was imported, but tests: private ones and the packages, too."""
     for name, module in list(sys.modules.items()):
-        if f"{name}.".startswith(beginnings) and isinstance(module, ModuleType):
-            yield module
+        for package in packages:
+            if f"{name}.".startswith(f"{package}.") and isinstance(module, ModuleType):
+                *folders, last = name.removeprefix(package).split(".")
+                if not is_left_out(folders, last):
+                    yield module
+                break
 
 
 def name_of(function: Function, place: HandlersPlace) -> str:
@@ -242,6 +245,11 @@ def _module_under(folder: Path, source: str, name: str) -> str:
             f"func={name}: {source} is not under the handlers' folder {folder.resolve()}; "
             "set EXPIREBRIDGE_TASKS, or give `tasks` to the Bridge or Ledger; or give the name"
         ) from None
+    if is_left_out(module.parent.parts, module.stem):
+        raise InvalidTask(
+            f"func={name}: {source} is named like a test, which no listener loads: move the "
+            "function, or rename the file"
+        )
     return module.with_suffix("").as_posix()
 
 

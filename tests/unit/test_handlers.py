@@ -1,6 +1,7 @@
 """The registry: what is found in the handlers' folder, and what never is."""
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -407,9 +408,52 @@ def test_a_function_that_is_not_registered_by_its_own_name_has_none(
         name_of(getattr(sys.modules[f"{folder.name}.mail"], name), folder)
 
 
+TESTS = [
+    "test_mail.py", "mail_test.py", "tests.py", "conftest.py", "tests/mail.py", "test/mail.py",
+    "shop/tests/eu/mail.py", "shop/test_mail.py", "node_modules/gyp/mail.py",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", TESTS)
+def test_test_files_and_what_npm_installs_are_never_executed(
+    folder: Path, caplog: pytest.LogCaptureFixture, file: str
+) -> None:
+    """They import pytest, which no listener has, or mark what they try out."""
+    source, mark = traps(folder)
+    path = put(folder, file, f"import pytest_is_not_here\n{source}")
+    put(folder, "contest.py")
+    put(folder, "latest/attest.py")
+    with caplog.at_level(logging.INFO, "expirebridge"):
+        assert names(folder) == ["contest.send", "latest/attest.send"]
+    assert not mark.exists()
+    [message] = caplog.messages
+    assert message.endswith("is named like a test, or like what npm installs: not loaded")
+    assert message.split()[0] in {str(path), *map(str, path.parents)}
+
+
+def test_a_test_that_was_imported_may_mark_what_it_likes(folder: Path) -> None:
+    put(folder, "mail.py")
+    put(folder, "test_mail.py", """
+        from expirebridge import every, handler
+        @handler
+        def _send(): ...
+        @every("1h")
+        def rate(): ...
+        """)  # fmt: skip
+    Registry.load(folder)
+    importlib.import_module(f"{folder.name}.test_mail")
+    assert names(folder) == ["mail.send"]
+
+
 @pytest.mark.parametrize(
     ("file", "module"),
-    [("_private.py", "_private"), ("__init__.py", ""), ("_shop/mail.py", "_shop.mail")],
+    [
+        ("_private.py", "_private"),
+        ("__init__.py", ""),
+        ("_shop/mail.py", "_shop.mail"),
+        ("test_mail.py", "test_mail"),
+        ("tests/mail.py", "tests.mail"),
+    ],
 )
 def test_a_function_of_a_file_that_is_not_loaded_has_no_name(
     folder: Path, file: str, module: str
