@@ -19,6 +19,13 @@ def hint_of_project() -> str:
     )
 
 
+def hint_of_exclusion(place: str, module: str) -> str:
+    """How a project of Django leaves out a module with no handlers of its own, as a last line."""
+    if not place.startswith(APP):
+        return ""
+    return f"\nif it has no handlers of yours, leave it out: EXPIREBRIDGE['EXCLUDE'] = ['{module}']"
+
+
 def set_up_django() -> None:
     """Call `django.setup()`, if DJANGO_SETTINGS_MODULE names a project that has our app.
 

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Self
 
 from expirebridge.errors import HandlersError
+from expirebridge.handlers.django_project import hint_of_exclusion
 from expirebridge.handlers.loading import HandlersModule, unimported
 
 
@@ -35,7 +36,16 @@ class ModuleList:
 
     def modules(self) -> list[HandlersModule]:
         """Import the modules. Raises HandlersError if one cannot be imported."""
-        return [HandlersModule(name, _import(module)) for module, name in self.names.items()]
+        return [HandlersModule(name, self._import(module)) for module, name in self.names.items()]
+
+    def _import(self, module: str) -> ModuleType:
+        try:
+            return importlib.import_module(module)
+        except (Exception, SystemExit) as error:
+            spec = importlib.util.find_spec(module)
+            origin = spec.origin if spec is not None else None
+            hint = hint_of_exclusion(self.place, module)
+            raise unimported(Path(origin or module), error, hint) from error
 
     def watched(self) -> list[Path]:
         """The directories of the outermost packages, and the modules that are in no package."""
@@ -47,12 +57,3 @@ class ModuleList:
             elif spec is not None and spec.has_location and spec.origin:
                 found.append(Path(spec.origin))
         return found
-
-
-def _import(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except (Exception, SystemExit) as error:
-        spec = importlib.util.find_spec(module)
-        origin = spec.origin if spec is not None else None
-        raise unimported(Path(origin or module), error) from error

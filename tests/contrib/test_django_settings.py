@@ -35,6 +35,8 @@ def test_commands_obey_it_and_their_options_go_before(project: DjangoProject) ->
         ({"LEDGER": "nowhere"}, "E001", "['LEDGER']='nowhere': no alias of DATABASES"),
         ({"MODULES": "shop.jobs"}, "E003", "['MODULES']='shop.jobs': give a list of modules"),
         ({"MODULES": ["shop.jobs"]}, "E003", "['MODULES']: there is no module shop.jobs"),
+        ({"EXCLUDE": "shop"}, "E003", "['EXCLUDE']='shop': give a list of modules"),
+        ({"EXCLUDE": ["shpo"]}, "E003", "['EXCLUDE']: no module of handlers is in shpo"),
         ({"URL": "localhost:6379"}, "E002", "localhost:6379"),
         ({"TASKS": "nowhere"}, "E003", "nowhere does not exist"),
     ],
@@ -62,6 +64,34 @@ def test_handlers_that_do_not_import_are_found_by_check(project: DjangoProject) 
     told = project.manage("check", code=1)
     assert "shop/tasks.py does not import" in told
     assert "(expirebridge.E003)" in told
+
+
+CELERYS = "from celery import shared_task\n@shared_task\ndef sync(): ..."
+
+
+def test_a_module_of_tasks_of_another_library_can_be_left_out(project: DjangoProject) -> None:
+    """An app of others has them for Celery, which is not installed here."""
+    project.write("vendor/__init__.py", "")
+    project.write("vendor/tasks.py", CELERYS)
+    project.write("other/__init__.py", "")
+    project.write("other/tasks/__init__.py", "")
+    project.write("other/tasks/celerys.py", CELERYS)
+    project.write("other/tasks/mail.py", "def send(): pass")
+    project.write("shop/tasks.py", "def remind(): pass")
+    project.more_settings = "INSTALLED_APPS += ['vendor', 'other']"
+    for words in (["check"], ["migrate"], ["expirebridge", "listen"]):
+        told = project.manage(*words, code=1)
+        assert "celery" in told
+        assert "leave it out: EXPIREBRIDGE['EXCLUDE'] = ['vendor.tasks']" in told
+    project.expirebridge["EXCLUDE"] = ["vendor", "other.tasks.celerys"]
+    assert "no issues" in project.manage("check")
+    project.manage("migrate")
+    told = project.manage("expirebridge", "handlers")
+    assert "shop.remind" in told
+    assert "other/mail.send" in told
+    with project.listening():
+        project.manage("expirebridge", "make", "shop.remind", "[]", "--in", "0s", "--id", "a")
+        project.until_state("a", "succeeded")
 
 
 def test_two_modules_of_one_name_are_refused(project: DjangoProject) -> None:

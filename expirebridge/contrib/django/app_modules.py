@@ -10,7 +10,13 @@ from django.apps import apps
 from django.core.signals import setting_changed
 from django.utils.module_loading import module_has_submodule
 
-from expirebridge.contrib.django.setting import MODULES, SETTING, more_modules
+from expirebridge.contrib.django.setting import (
+    EXCLUDE,
+    MODULES,
+    SETTING,
+    excluded_modules,
+    more_modules,
+)
 from expirebridge.errors import HandlersError
 from expirebridge.handlers.loading import module_files
 
@@ -22,12 +28,14 @@ def app_modules() -> dict[str, str]:
     """The module part of handlers' names for each module, by the module's dotted name.
 
     `shop/tasks.py` of the app `shop` is `shop`, and `shop/tasks/mail.py` is `shop/mail`; a module
-    in MODULES has its own name, with slashes. Raises HandlersError if two have one name, or if a
-    module in MODULES does not exist, and InvalidSetting for another MODULES than a list of names.
+    in MODULES has its own name, with slashes. What EXCLUDE names is left out.
+
+    Raises HandlersError if two have one name, if a module in MODULES does not exist, or one in
+    EXCLUDE has no handlers, and InvalidSetting if these are no lists of names.
     """
     names: dict[str, str] = {}
     owners: dict[str, str] = {}
-    for module, name in _found():
+    for module, name in _included(_found()):
         if module in names:
             continue
         owner = owners.setdefault(name, module)
@@ -38,6 +46,20 @@ def app_modules() -> dict[str, str]:
             )
         names[module] = name
     return names
+
+
+def _included(found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Those that are neither in EXCLUDE, nor in a package that is."""
+    unused = excluded = excluded_modules()
+    for module, name in found:
+        owners = [one for one in excluded if f"{module}.".startswith(f"{one}.")]
+        unused = [one for one in unused if one not in owners]
+        if not owners:
+            yield module, name
+    if unused:
+        raise HandlersError(
+            f"{SETTING}[{EXCLUDE!r}]: no module of handlers is in {', '.join(unused)}"
+        )
 
 
 def _found() -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from expirebridge.settings import Settings
 SETTING: Final = "EXPIREBRIDGE"
 LEDGER: Final = "LEDGER"
 MODULES: Final = "MODULES"
+EXCLUDE: Final = "EXCLUDE"
 SETTINGS: Final = {one.name.upper(): one.name for one in fields(Settings)}
 """The keys that are settings of expirebridge, with their names there."""
 
@@ -25,11 +26,20 @@ def ledger_alias() -> str | None:
 
 def more_modules() -> list[str]:
     """The dotted names of modules with handlers beside those of apps. Raises InvalidSetting."""
-    names = given().get(MODULES, [])
+    return _modules(MODULES, example="shop.jobs")
+
+
+def excluded_modules() -> list[str]:
+    """The dotted names of packages and modules that are no handlers. Raises InvalidSetting."""
+    return _modules(EXCLUDE, example="vendor.tasks")
+
+
+def _modules(key: str, *, example: str) -> list[str]:
+    names = given().get(key, [])
     if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
         return list(names)
     raise InvalidSetting(
-        f"{SETTING}[{MODULES!r}]={names!r}: give a list of modules, such as ['shop.jobs']"
+        f"{SETTING}[{key!r}]={names!r}: give a list of modules, such as [{example!r}]"
     )
 
 
@@ -38,7 +48,7 @@ def given() -> Mapping[str, Any]:
     found = getattr(settings, SETTING, {})
     if not isinstance(found, Mapping):
         raise InvalidSetting(f"{SETTING} is a {type(found).__name__}: it must be a dict")
-    known = [*SETTINGS, MODULES]
+    known = [*SETTINGS, MODULES, EXCLUDE]
     for key in found:
         if key not in known:
             near = difflib.get_close_matches(str(key).upper(), known, n=1)
