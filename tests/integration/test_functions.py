@@ -179,6 +179,13 @@ def test_a_group_runs_its_follow_up_once(
     assert [ask("cancel_group", "g"), ask(*began)] == ["ended", "there"]
 
 
+def test_a_group_is_the_same_however_its_delay_is_spelled(ask: Ask) -> None:
+    began = ("make_group", "g", "then", "f.report", "[7]")
+    assert ask(*began, "delay", "00") == "made"
+    assert [ask(*began, "delay", "0"), ask(*began), ask(*began, "delay", "000")] == ["there"] * 3
+    assert ask(*began, "delay", "01") == "differs"
+
+
 def test_a_group_of_a_function_is_one_of_a_bridge(ask: Ask, bridge: Bridge) -> None:
     ask("make_group", "g", "then", "f.report", "[7]")
     ask("make", "f.g", "[]", 60_000, "id", "g@g4")

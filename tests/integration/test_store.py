@@ -224,6 +224,23 @@ def test_a_timer_without_an_end_is_a_pause_and_one_with_an_end_resumes(
     assert state_of(store, "a") is State.PENDING
 
 
+@pytest.mark.parametrize("end", [2**63 - 8, 2**53 + 1])
+def test_a_timer_whose_end_is_beyond_all_times_is_that_of_a_task_all_the_same(
+    store: Store, client: redis.Redis, end: int
+) -> None:
+    store.run(producing.make([new("a", 60_000)]))
+    store.run(producing.pause(["a"]))
+    client.pexpireat("a:?mail.send?[1]", end)
+    assert store.run(producing.resume(["a"])) == [Change.RESUMED]
+    assert state_of(store, "a") is State.PENDING
+    assert store.run(producing.put_off(["a"], 1)) == [Change.MOVED]
+    assert store.run(producing.pause(["a"])) == [Change.PAUSED]
+    assert store.run(producing.resume(["a"])) == [Change.RESUMED]
+    assert client.pttl("a:?mail.send?[1]") < 2**53
+    assert reschedule(store, "a", 0) is Change.MOVED
+    assert len(claim(store).tasks) == 1
+
+
 def test_a_missing_timer_alone_changes_nothing(store: Store, client: redis.Redis) -> None:
     store.run(producing.make([new("a", 60_000)]))
     client.delete("a:?mail.send?[1]")

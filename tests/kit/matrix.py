@@ -59,8 +59,11 @@ EVERYWHERE = _modules("bridge", "functions", "running")
 AT_THE_ENDS = _modules("checks", "rights", "series_store", "states", "store")
 """Those whose result a version could change: the newest of each kind and the oldest are enough."""
 
-ON_ONE = _modules("embedding", "handler_processes", "handlers_log", "log", "suspending", "timeouts")
-"""Those about the listener's own process, in which no server differs from another."""
+ON_ONE = _modules(
+    "embedding", "foreign_texts", "handler_processes", "handlers_log", "log", "suspending",
+    "timeouts",
+)  # fmt: skip
+"""Those about Lua, and the listener's own process, in which no server differs from another."""
 
 
 def _suits(server: str, path: Path) -> bool:

@@ -218,8 +218,7 @@ local function find_claimed()
   for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
     local record, values = read(id, FIELDS)
     if record and record.token == token then
-      add_to_reply(id, trigger_key(id, record), record, values, string.format('%.0f', tonumber(record.due)),
-        string.format('%.0f', tonumber(record.attempt)))
+      add_to_reply(id, trigger_key(id, record), record, values, whole(record.due or '', 0), whole(record.attempt or '', 1))
       if is_poison(record) then reply[3] = ALONE end
     end
   end

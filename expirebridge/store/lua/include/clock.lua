@@ -1,4 +1,5 @@
 -- include names
+-- include records
 
 -- The server's clock, the only one used. `now` is in ms, `now_us` in microseconds.
 local function read_clock()
@@ -9,11 +10,16 @@ end
 local now_us = read_clock()
 local now = math.floor(now_us / 1000)
 
+-- The latest due time, in ms: Lua and a sorted set hold it exactly, and it is before WHILE_PAUSED. Another client may have
+-- given a key a later end; or written a score, or a field, that is no whole number. The server would refuse that as the
+-- end of a key, and the script fail midway.
+local LATEST = 2 ^ 53 - 2
+
 -- Sets the timer. The value is a small integer, since the server shares those: it costs no memory. A
 -- time that has come needs no timer, and must not have one: a live key means "not yet".
 local function set_timer(id, record, due)
   if due > now then
-    redis.call('SET', trigger_key(id, record), 0, 'PXAT', due)
+    redis.call('SET', trigger_key(id, record), 0, 'PXAT', math.floor(math.min(due, LATEST)))
   else
     redis.call('DEL', trigger_key(id, record))
   end
@@ -26,7 +32,7 @@ end
 -- millisecond ended meanwhile, but not for ever: to read a name of a million bytes takes longer than
 -- that. The result is never too early, and late by no more than one call takes.
 local function end_of(name)
-  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', name) end
+  if redis.REDIS_VERSION_NUM then return math.min(redis.call('PEXPIRETIME', name), LATEST) end
   local left, before, after
   for _ = 1, 5 do
     before = read_clock()
@@ -35,7 +41,7 @@ local function end_of(name)
     if math.floor(before / 1000) == math.floor(after / 1000) then break end
   end
   if left == 0 then return now end -- it expired after this script began
-  return left < 0 and left or math.floor(after / 1000) + left
+  return left < 0 and left or math.min(math.floor(after / 1000) + left, LATEST)
 end
 
 -- The expiry of a task's timer, in ms; 'none' if it has no TTL; nil if it is gone. In its last millisecond a timer
@@ -48,12 +54,14 @@ end
 
 -- The due time of a task, in ms, even if it has passed. Needs the fields `due` and `left`.
 local function due_of(id, record)
-  if record.state == 'paused' then return now + (tonumber(record.left) or 0) end
-  if record.state == 'waiting' then
-    return tonumber(redis.call('ZSCORE', state_set('waiting'), id)) or now
+  local due = record.due
+  if record.state == 'paused' then
+    due = now + (number_up_to(LATEST, record.left) or 0)
+  elseif record.state == 'waiting' then
+    due = redis.call('ZSCORE', state_set('waiting'), id)
+  elseif record.state == 'pending' then
+    local timer = read_timer(id, record)
+    due = type(timer) == 'number' and timer or redis.call('ZSCORE', state_set('pending'), id)
   end
-  if record.state ~= 'pending' then return tonumber(record.due) or now end
-  local timer = read_timer(id, record)
-  if type(timer) == 'number' then return timer end
-  return tonumber(redis.call('ZSCORE', state_set('pending'), id)) or now
+  return number_up_to(LATEST, due) or now
 end

@@ -25,8 +25,9 @@ if moving and is_elsewhere(id, record) then return ELSEWHERE end
 if not record then return NOT_FOUND end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.next then record.ttl = value_of(record.next.fields, 'ttl') end
-if not tonumber(record.ttl) then return NOT_WATCHED end
-local due = now + record.ttl
+local ttl = number_up_to(LATEST, record.ttl)
+if not ttl then return NOT_WATCHED end
+local due = now + ttl
 if record.state == 'running' then
   note_move(id, record, 'beat', due)
   note_rearm(id, record, due)

@@ -81,7 +81,7 @@ local function check_when(when)
     refuse('when=' .. short(when) .. ': write milliseconds from now, at most 100 years, or @ and '
       .. 'milliseconds since 1970')
   end
-  return at == '@' and 'at' or 'in', digits
+  return at == '@' and 'at' or 'in', string.format('%.0f', tonumber(digits))
 end
 
 local function check_tags(tags)

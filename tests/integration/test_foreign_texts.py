@@ -1,0 +1,119 @@
+"""Whatever other clients wrote, no script fails midway, or takes far longer for a longer text.
+
+What a script takes is the processor's time of the server, by its own count: neither the speed of
+the machine nor what else it does matters to the ratio of two.
+"""
+
+import pytest
+import redis
+
+from expirebridge.store import function_library, script_loader
+from tests.kit import foreign_texts
+from tests.kit.foreign_texts import FUNCTIONS, MOVING, RECIPES, SHAPES, Arguments, Recipe
+from tests.kit.lua import NAMES
+from tests.kit.steps import PREFIX
+
+LENGTHS = (50_000, 100_000)
+MOST_FOR_TWICE = 3
+NOTHING = 0.02
+"""Seconds below which a ratio says nothing. To read a text from each of its places takes more."""
+QUICK = ("a line and a short one", "digits and a letter", "a path")
+
+CALLED: dict[str, tuple[str, Recipe]] = {
+    **{name: (script_loader.load(name).plain.text, recipe) for name, recipe in RECIPES.items()},
+    **{
+        f"function {name}": (function_library.script(name).text, recipe)
+        for name, recipe in FUNCTIONS.items()
+    },
+}
+"""For each script, its text and its calls."""
+
+
+def test_every_script_and_every_function_is_called() -> None:
+    assert sorted(RECIPES) == NAMES
+    assert sorted(FUNCTIONS) == sorted(function_library.NAMES)
+
+
+def cpu_seconds(client: redis.Redis) -> float:
+    info = client.info("cpu")
+    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+
+def call(client: redis.Redis, script: str, arguments: Arguments) -> None:
+    """Run a script, which may refuse what it is given, but not fail."""
+    try:
+        client.eval(script, 1, PREFIX, *arguments)
+    except redis.ResponseError as error:
+        if "EXPIREBRIDGE_" not in str(error):
+            raise AssertionError(f"{str(error)[:300]}: {str(arguments)[:300]}") from None
+
+
+def measure(client: redis.Redis, name: str, shape: str, length: int) -> list[float]:
+    """How many seconds of the processor each call of a script takes, where all texts are long."""
+    script, recipe = CALLED[name]
+    text, took = foreign_texts.text_of(shape, length), list[float]()
+    foreign_texts.prepare(client, text, MOVING.get(name, ""))
+    for arguments in recipe(text):
+        before = cpu_seconds(client)
+        call(client, script, arguments)
+        took.append(cpu_seconds(client) - before)
+    return took
+
+
+def grows_too_much(less: list[float], more: list[float]) -> list[tuple[float, float]]:
+    return [
+        (one, twice)
+        for one, twice in zip(less, more, strict=True)
+        if twice > NOTHING and twice > MOST_FOR_TWICE * one
+    ]
+
+
+def check_growth(client: redis.Redis, name: str, shape: str) -> None:
+    measured = {length: measure(client, name, shape, length) for length in LENGTHS}
+    # What is measured once may have met a page fault, or the collector of garbage.
+    for _ in range(5):
+        if not grows_too_much(*measured.values()):
+            return
+        for length, known in measured.items():
+            measured[length] = list(map(min, known, measure(client, name, shape, length)))
+    grown = grows_too_much(*measured.values())
+    assert not grown, f"{name} with {shape}: {grown} s for {LENGTHS} bytes"
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_twice_the_text_takes_a_script_no_more_than_about_twice_as_long(
+    client: redis.Redis, name: str
+) -> None:
+    for shape in QUICK:
+        check_growth(client, name, shape)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", CALLED)
+def test_so_it_is_for_every_kind_of_text(client: redis.Redis, name: str) -> None:
+    for shape in SHAPES:
+        check_growth(client, name, shape)
+
+
+NUMBERS = (
+    "1e308", "-1e308", "nan", "inf", "-inf", "1.5", "-1", "0x10", "9223372036854775807", "x", "",
+)  # fmt: skip
+PLACES = [
+    *((number, "", "") for number in NUMBERS),
+    ("1.5", "1790000000000.5", ""),
+    ("1e308", "1e308", "9223372036854775800"),
+    ("", "-inf", ""),
+    ("1.5", "", "9223372036854775800"),
+]
+"""What is in all fields, the scores of all tasks, and the ends of their timers."""
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_no_number_that_another_client_wrote_makes_a_script_fail(
+    client: redis.Redis, name: str
+) -> None:
+    script, recipe = CALLED[name]
+    for number, score, timer in PLACES:
+        for arguments in recipe(number.encode()):
+            foreign_texts.prepare(client, number.encode(), MOVING.get(name, ""), score, timer)
+            call(client, script, arguments)
