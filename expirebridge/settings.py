@@ -1,7 +1,10 @@
 """The settings and their defaults. A value is checked when it is set."""
 
+import functools
+import logging
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -12,9 +15,12 @@ from expirebridge.model import project
 from expirebridge.model.codec import Codec, check_codec
 from expirebridge.model.durations import LONGEST, seconds_of
 from expirebridge.model.keywords import advising
+from expirebridge.model.log_fields import event
 
 if TYPE_CHECKING:
     from expirebridge.model.sealing import KeyRing
+
+logger = logging.getLogger("expirebridge")
 
 DEFAULT_URL = "redis://localhost:6379/1"
 LEAST_KEPT = 15
@@ -27,21 +33,12 @@ HandlersPlace = Path | str
 """The folder of the handlers' modules, or `module:function`, which lists them."""
 _LISTING = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 _LEDGER_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
-_ENVIRONMENT = {
-    "EXPIREBRIDGE_URL": "url",
-    "EXPIREBRIDGE_PREFIX": "prefix",
-    "EXPIREBRIDGE_LEDGER": "ledger",
-    "EXPIREBRIDGE_LEDGER_NAME": "ledger_name",
-    "EXPIREBRIDGE_LEDGER_KEEP": "ledger_keep",
-    "EXPIREBRIDGE_TASKS": "tasks",
-    "EXPIREBRIDGE_APP_DIR": "app_dir",
-    "EXPIREBRIDGE_ONLY_MARKED": "only_marked",
-    "EXPIREBRIDGE_FUNCTIONS": "functions",
-    "EXPIREBRIDGE_PROCESSES": "processes",
-    "EXPIREBRIDGE_PROCESS_MEMORY": "process_memory",
-    "EXPIREBRIDGE_CODEC": "codec",
-    "EXPIREBRIDGE_KEYS": "keys",
-}
+VARIABLES = "EXPIREBRIDGE_"
+"""Begins the names of all environment variables that are read."""
+_NO_SETTINGS = {"DASHBOARD_TOKEN", "DASHBOARD_USERS", "LISTEN", "RELOADER", "WORKER", "JOURNAL"}
+"""Other variables that are read; without their beginning."""
+_OF_A_SERVICE = re.compile(r"(\w+_)?(SERVICE|PORT)(_\w+)?")
+"""What Kubernetes adds for a service that is named expirebridge."""
 
 
 class Doorbells(StrEnum):
@@ -168,13 +165,9 @@ class Settings:
         """Take each setting from the arguments that are not None, the environment, the project of
         this process (such as Django's settings), or its default.
 
-        The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_PREFIX, EXPIREBRIDGE_LEDGER,
-        EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_LEDGER_KEEP, EXPIREBRIDGE_TASKS,
-        EXPIREBRIDGE_APP_DIR, EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS,
-        EXPIREBRIDGE_PROCESSES, EXPIREBRIDGE_PROCESS_MEMORY, EXPIREBRIDGE_CODEC and
-        EXPIREBRIDGE_KEYS. `functions` may be text with commas, or several such texts;
-        `ledger_keep`, `lease`, `grace`, `processes` and `process_memory` may be text, such as
-        "30d", "10s", "4" and "512m".
+        The environment variable of a setting is EXPIREBRIDGE_ and its name in capitals:
+        EXPIREBRIDGE_URL, EXPIREBRIDGE_CONCURRENCY. `functions` may be text with commas, or several
+        such texts; times, numbers and sizes may be text, such as "30d", "10s", "4" and "512m".
 
         Raises InvalidSetting for a value that cannot be, by the name of the variable or the key
         that holds it, and for a name that is not a setting: then it suggests the nearest one.
@@ -182,14 +175,11 @@ class Settings:
         known = {one.name for one in fields(cls)}
         for name in given:
             if name not in known:
-                import difflib  # noqa: PLC0415 - only for a mistake
-
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise InvalidSetting(f"{name!r} is not a setting{hint}")
+                raise InvalidSetting(f"{name!r} is not a setting{_hint(name, known)}")
         said = dict(project.defaults())
         places = {name: f"EXPIREBRIDGE[{name.upper()!r}]={value!r}" for name, value in said.items()}
-        for variable, name in _ENVIRONMENT.items():
+        for name in known:
+            variable = VARIABLES + name.upper()
             if value := os.environ.get(variable):
                 said[name], places[name] = value, f"{variable}={value}"
         for name, value in given.items():
@@ -212,6 +202,28 @@ def named_url() -> str | None:
     return os.environ.get("EXPIREBRIDGE_URL") or project.defaults().get("url")
 
 
+@functools.cache
+def warn_of_variables() -> None:
+    """Warn once of environment variables that look like settings, and are none."""
+    known = {VARIABLES + one.name.upper() for one in fields(Settings)}
+    known |= {VARIABLES + name for name in _NO_SETTINGS}
+    for name in sorted(os.environ):
+        own = name.removeprefix(VARIABLES)
+        if own != name and name not in known and not _OF_A_SERVICE.fullmatch(own):
+            logger.warning(
+                "the environment variable %s is no setting, and is ignored%s",
+                name, _hint(name, known), extra=event("unknown variable", variable=name),
+            )  # fmt: skip
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """The nearest name that is known, as a question."""
+    import difflib  # noqa: PLC0415 - only for a mistake
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def _invalid(name: str, value: object, fault: str) -> InvalidSetting:
     return InvalidSetting(fault, setting=name, value=value)
 
@@ -229,7 +241,7 @@ def _read(name: str, value: Any) -> Any:
             return _read_duration(name, value)
         case "lease" | "grace":
             return _read_seconds(name, value)
-        case "processes":
+        case "processes" | "concurrency" | "keep_succeeded_count":
             return _read_count(name, value)
         case "process_memory":
             return _read_size(name, value)

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from expirebridge.cli.advice import advising, in_options
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.django_project import set_up_django
+from expirebridge.settings import warn_of_variables
 
 PANELS = {
     "Tasks": {
@@ -167,6 +168,7 @@ def call(words: list[str], *, name: str | None) -> None:
     # A listener sets it up itself, in the process that it becomes.
     if words and words[0] in COMMANDS and words[0] != "listen":
         set_up_django()
+        warn_of_variables()
     app = application(asked_for(words))
     try:
         app(args=words, prog_name=name)

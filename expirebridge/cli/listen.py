@@ -31,7 +31,7 @@ def listen(
         int | None,
         typer.Option(
             help="How many handlers may run at once. Listeners divide the tasks fairly, whatever "
-            "it is.  [default: 100]"
+            "it is.  [env var: EXPIREBRIDGE_CONCURRENCY; default: 100]"
         ),
     ] = None,
     workers: Annotated[
@@ -63,7 +63,8 @@ def listen(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How long running handlers may go on when it stops: 30, 30s, 2m.  [default: 30s]",
+            help="How long running handlers may go on when it stops: 30, 30s, 2m.  "
+            "[env var: EXPIREBRIDGE_GRACE; default: 30s]",
         ),
     ] = None,
     lease: Lease = None,

@@ -20,7 +20,7 @@ from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import RELOADER, SupervisorLink, watch_reloader
 from expirebridge.model.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
-from expirebridge.settings import Settings
+from expirebridge.settings import Settings, warn_of_variables
 from expirebridge.supervisor.supervisor import Supervisor, count_of
 
 logger = logging.getLogger("expirebridge")
@@ -60,6 +60,8 @@ def listen(
     number = parent.number if parent is not None else None
     level = LogLevel(log_level) if log_level is not None else None
     set_up(LogFormat(log_format), *_levels(level, verbose=verbose, quiet=quiet), worker=number)
+    if parent is None:
+        warn_of_variables()
     if count > 1 and parent is None:
         _check_ports(metrics_port, count)
         return Supervisor(count, grace=settings.grace).run()

@@ -76,13 +76,17 @@ Prefix = Annotated[
 ]
 Doorbell = Annotated[
     Doorbells | None,
-    typer.Option(help="What wakes a listener: key events, its clock, or both.  [default: both]"),
+    typer.Option(
+        help="What wakes a listener: key events, its clock, or both.  "
+        "[env var: EXPIREBRIDGE_DOORBELL; default: both]",
+    ),
 ]
 Lease = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="How long a claim holds without a heartbeat: 10, 10s, 1m.  [default: 10s]",
+        help="How long a claim holds without a heartbeat: 10, 10s, 1m.  "
+        "[env var: EXPIREBRIDGE_LEASE; default: 10s]",
     ),
 ]
 In = Annotated[

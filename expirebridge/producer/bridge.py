@@ -24,7 +24,7 @@ from expirebridge.model.log_fields import event
 from expirebridge.model.task import Task
 from expirebridge.producer.operations import Operations
 from expirebridge.producer.unknown_functions import UnknownFunction
-from expirebridge.settings import DEFAULT_URL, Settings, named_url
+from expirebridge.settings import DEFAULT_URL, Settings, named_url, warn_of_variables
 from expirebridge.store.commands.call import Runnable
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
 
@@ -134,6 +134,7 @@ class Bridge:
         keys: str | None = None,
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec, keys=keys)
+        warn_of_variables()
         self._owns_client = client is None
         if client is None:
             client = clients.producer_client(settings.url, settings.prefix)
@@ -239,6 +240,7 @@ class AsyncBridge:
         keys: str | None = None,
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks, codec=codec, keys=keys)
+        warn_of_variables()
         self._owns_client = client is None
         if client is not None:
             clients.check_client(client, redis.asyncio.Redis)

@@ -175,18 +175,25 @@ class ChangingOperations(OperationGroup):
         """
         return commands.lanes.let_pass(keys.check_id(id))
 
-    def weight(self, limit: str, tenant: object, weight: float) -> Command[None]:
+    def weight(self, limit: str, tenant: object, weight: float) -> Steps[None]:
         """Give a tenant of a fair limit so many turns for each one of the others.
 
         `limit` is the limit's name, `tenant` a value of its argument `fair`. It counts from the
         tenant's next turn on; 1 is the usual weight. Raises InvalidTask for a weight that is not
-        from 0.001 to 1000.
+        from 0.001 to 1000, and if no handler of a listener has such a limit, or it is not fair.
         """
         from expirebridge.model.limits import lane_value  # noqa: PLC0415 - not for making tasks
 
         if not isinstance(weight, int | float) or not 0.001 <= weight <= 1000:
             raise InvalidTask(f"weight={weight!r}: it must be a number, 0.001 to 1000")
-        return commands.lanes.set_weight(limit, lane_value(tenant), weight)
+        found = yield from commands.lanes.set_weight(limit, lane_value(tenant), weight)
+        if found is commands.lanes.SetWeight.UNKNOWN:
+            raise InvalidTask(
+                f"limit={limit!r}: no handler of a listener has a limit of that name; "
+                "`expirebridge limits` lists those that there are"
+            )
+        if found is commands.lanes.SetWeight.UNFAIR:
+            raise InvalidTask(f"limit={limit!r}: it is not fair: give it Limit(..., fair=...)")
 
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None

@@ -70,6 +70,10 @@ def new_task(
         fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
     if window is not None:
         fields["window"] = _window(window, id, if_exists)
+    if if_exists != "reject" and id is None:
+        raise InvalidTask(
+            f"if_exists={if_exists!r}: it requires an id; without one each call makes another task"
+        )
     if not (tags == () and retry is timeout is late_after is misfire is None):
         from expirebridge.model.policies import policy_fields  # noqa: PLC0415 - rarely needed
 

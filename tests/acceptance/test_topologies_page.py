@@ -62,7 +62,7 @@ STEPS = [
     "holds",
     "release --tag z",
     "3 let-pass a",
-    "weight sms acme 2",
+    "2 weight sms acme 2",
     "list",
     "list --tag y --json",
     "list --limit 1",

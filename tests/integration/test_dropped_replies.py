@@ -80,6 +80,7 @@ from tests.kit.series import follow, put, retime, series
 from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.states import KEY, bring
 from tests.kit.steps import age, claim, new, server_ms, settle
+from tests.kit.waiting import declare
 from tests.kit.witness import PATIENCE, Witness, listening
 
 RETRIES = clients._PRODUCER_RETRIES
@@ -251,9 +252,11 @@ async def test_a_change_is_made_once_and_answered_as_if_the_connection_had_held(
 ) -> None:
     call = CHANGES[name]
     bring(store, client, state)
+    declare(client, {"sms": {"most": 1, "fair": True}})
     expected = await call.of(ask), footprint(client)
     client.flushall()
     bring(store, client, state)
+    declare(client, {"sms": {"most": 1, "fair": True}})
     proxy.cut_reply_of(call.script)
     assert (await call.of(ask), footprint(client)) == expected
     assert proxy.cuts == {call.script: 1}

@@ -344,6 +344,7 @@ REFUSED = [
     (("f.g", "[]", "1", "retry", '["1m"]'), "retry: write an array of seconds"),
     (("f.g", "[]", "1", "timeout", "0"), "timeout=0: write seconds, above 0"),
     (("f.g", "[]", "1", "if_exists", "no"), "one of reject, keep, replace, extend"),
+    (("f.g", "[]", "1", "if_exists", "keep"), "if_exists=keep: it goes with an id"),
     (
         ("f.g", "[]", "1", "id", "a", "window", "9"),
         "window: it goes with if_exists keep, and an id",

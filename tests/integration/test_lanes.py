@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import Change
+from expirebridge import Bridge, Change, InvalidTask
 from expirebridge.errors import ScriptFailed
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -531,6 +531,37 @@ def test_a_tenant_with_more_weight_has_more_turns(store: Store, client: redis.Re
     assert order.index("s1") <= 2
     assert [id[0] for id in order].count("b") == 4
     assert "".join(id[0] for id in order[:5]) in {"bsbbs", "sbbsb", "bbsbb"}
+
+
+@pytest.mark.parametrize("limits", [[], [("l all", b"{}")]])
+def test_a_weight_of_a_limit_that_nobody_has_is_refused(
+    store: Store, bridge: Bridge, client: redis.Redis, limits: list[Field]
+) -> None:
+    declare(store, limits)
+    for weight in (2, 1):
+        with pytest.raises(InvalidTask, match="limit='all': no handler of a listener has a limit"):
+            bridge.weight("all", "big", weight)
+    assert not client.exists(PREFIX + "weights")
+
+
+def test_a_weight_of_a_limit_that_is_not_fair_is_refused(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    declare(store, [("f mail.send", b'[["all"]]'), ("l all", b'{"most":1}')])
+    for weight in (2, 1):
+        with pytest.raises(InvalidTask, match="limit='all': it is not fair"):
+            bridge.weight("all", "big", weight)
+    assert not client.exists(PREFIX + "weights")
+
+
+def test_a_weight_is_taken_back_whatever_became_of_its_limit(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    declare(store, FAIR)
+    bridge.weight("all", "big", 2)
+    declare(store, [("f mail.send", b"[]")])
+    bridge.weight("all", "big", 1)
+    assert not client.exists(PREFIX + "weights")
 
 
 @pytest.mark.parametrize("name", ["x", ""])

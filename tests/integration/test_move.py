@@ -263,6 +263,12 @@ def test_to_a_cluster_and_back(url: str, client: redis.Redis, cluster: Cluster) 
 # Holds and weights
 
 
+def give_weight(side: Side, weight: str) -> None:
+    """As any client may: no listener has declared the limit."""
+    first = side.parts[0]
+    first.client.hset(f"{first.database.prefix}:weights", "sms acme", weight)
+
+
 def held_in(side: Side) -> dict[str, str]:
     """What is on hold, with the reasons; each partition has the same."""
     names = [set(part.client.hgetall(f"{part.database.prefix}:holds")) for part in side.parts]
@@ -277,7 +283,7 @@ def test_what_is_on_hold_waits_there_too(sides: Sides) -> None:
     old.bridge.make_task("other.call", [1], 0, id="free")
     old.bridge.hold(func="mail.send", reason="down")
     old.bridge.hold(tag="customer-9", until=datetime.now(UTC) + timedelta(hours=1))
-    old.bridge.weight("sms", "acme", 3)
+    give_weight(old, "3.0")
     assert old.run_due() == ["free"]
     assert old.ids(State.WAITING) == {"by-function", "by-tag"}
     holds = [replace(hold, waiting=0) for hold in old.bridge.holds()]
@@ -300,7 +306,7 @@ def test_the_holds_and_weights_that_are_there_stay(sides: Sides) -> None:
     old, new = sides
     for side, word in zip(sides, ("old", "new"), strict=True):
         side.bridge.hold(func="mail.send", reason=word)
-        side.bridge.weight("sms", "acme", 2 if side is old else 4)
+        give_weight(side, "2.0" if side is old else "4.0")
     old.bridge.hold(func="other.call", until=datetime.now(UTC) + timedelta(hours=1))
     old.client.hset("expirebridge:holds", "tag garbage", "x")
     old.client.hset("expirebridge:holds", "tag over", '{"until": 1}')

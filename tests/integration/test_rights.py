@@ -411,7 +411,7 @@ def carry(url: str, client: redis.Redis) -> None:
 
 def fill(url: str, client: redis.Redis) -> None:
     """Make what the mover, who meets no listener, has to carry, or to clear away."""
-    declare(client, {"sms": {"most": 1}})
+    declare(client, {"sms": {"most": 1, "fair": True}})
     with store_at(url) as store, Bridge(url) as bridge:
         bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
         bridge.make_task("mail.send", [1], 60, id="paused")

@@ -8,7 +8,7 @@ import expirebridge
 from expirebridge import Bridge, Settings, events
 from expirebridge.model.lacking import Lacking
 from expirebridge.producer import reasons
-from expirebridge.settings import _ENVIRONMENT
+from expirebridge.settings import VARIABLES
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", PAGE))))
@@ -29,7 +29,8 @@ def test_the_events_are_there() -> None:
 
 
 def test_the_settings_are_there() -> None:
-    assert {field.name for field in fields(Settings)} | _ENVIRONMENT.keys() <= WORDS
+    names = {field.name for field in fields(Settings)}
+    assert names | {VARIABLES + name.upper() for name in names} <= WORDS
 
 
 def test_the_codes_of_reasons_are_there() -> None:

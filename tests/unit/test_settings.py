@@ -1,6 +1,8 @@
 """Settings: given, from the environment, or the defaults."""
 
 import math
+import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +10,19 @@ import pytest
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.model import project
-from expirebridge.settings import DEFAULT_URL, Doorbells, Settings, named_url
+from expirebridge.settings import DEFAULT_URL, Doorbells, Settings, named_url, warn_of_variables
+from tests.kit.logs import Log
+from tests.kit.private_keys import K1
 
 URL = "redis://elsewhere:6380/2"
 
 
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "URL", "LEDGER", "LEDGER_NAME", "TASKS", "APP_DIR", "ONLY_MARKED", "FUNCTIONS",
-        "PROCESSES", "PROCESS_MEMORY",
-    ):  # fmt: skip
-        monkeypatch.delenv(f"EXPIREBRIDGE_{name}", raising=False)
+    for name in list(os.environ):
+        if name.startswith("EXPIREBRIDGE_"):
+            monkeypatch.delenv(name)
+    warn_of_variables.cache_clear()
 
 
 def test_without_anything_the_defaults_hold() -> None:
@@ -37,6 +40,66 @@ def test_the_environment_goes_before_the_defaults(monkeypatch: pytest.MonkeyPatc
     assert Settings.read() == Settings(
         url=URL, prefix="{shop}tasks", tasks=Path("/srv/jobs"), app_dir=Path("/srv")
     )
+
+
+OF_SETTINGS: dict[str, tuple[str, Any]] = {
+    "url": (URL, URL),
+    "prefix": ("p", "p"),
+    "ledger": ("sqlite:///a.db", "sqlite:///a.db"),
+    "ledger_name": ("shop", "shop"),
+    "ledger_keep": ("7d", 7 * 86400.0),
+    "tasks": ("jobs", Path("jobs")),
+    "app_dir": ("/srv", Path("/srv")),
+    "only_marked": ("yes", True),
+    "functions": ("mail.*,a.b", ("mail.*", "a.b")),
+    "codec": ("a.b:c", "a.b:c"),
+    "keys": (K1, K1),
+    "concurrency": ("7", 7),
+    "processes": ("2", 2),
+    "process_memory": ("512m", 512 * 1024**2),
+    "doorbell": ("clock", Doorbells.CLOCK),
+    "lease": ("20", 20.0),
+    "grace": ("2m", 120.0),
+    "timeout": ("90s", 90.0),
+    "keep_succeeded": ("2h", 7200.0),
+    "keep_succeeded_count": ("50", 50),
+    "keep_failed": ("60d", 60 * 86400.0),
+}
+"""Each setting as the environment says it, and as it is read."""
+
+
+def test_each_setting_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OF_SETTINGS.keys() == {field.name for field in fields(Settings)}
+    for name, (text, _) in OF_SETTINGS.items():
+        monkeypatch.setenv(f"EXPIREBRIDGE_{name.upper()}", text)
+    settings = Settings.read()
+    assert {name: getattr(settings, name) for name in OF_SETTINGS} == {
+        name: value for name, (_, value) in OF_SETTINGS.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["CONCURRENCY", "LEASE", "TIMEOUT", "DOORBELL", "KEEP_FAILED"])
+def test_a_bad_value_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(f"EXPIREBRIDGE_{name}", "x")
+    with pytest.raises(InvalidSetting, match=f"^EXPIREBRIDGE_{name}=x: "):
+        Settings.read()
+
+
+def test_variables_that_are_no_settings_are_named_once(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    for name in (
+        "CONCURENCY", "COLOUR", "LEASE", "DASHBOARD_TOKEN", "WORKER", "PORT", "SERVICE_HOST",
+        "PORT_6379_TCP_ADDR", "DASHBOARD_SERVICE_PORT_HTTP",
+    ):  # fmt: skip
+        monkeypatch.setenv(f"EXPIREBRIDGE_{name}", "1")
+    for _ in range(2):
+        warn_of_variables()
+    named = [fields["variable"] for fields in log.fields("unknown variable")]
+    assert named == ["EXPIREBRIDGE_COLOUR", "EXPIREBRIDGE_CONCURENCY"]
+    assert "did you mean 'EXPIREBRIDGE_CONCURRENCY'?" in log.text()
 
 
 def test_the_ledger_and_its_name_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:

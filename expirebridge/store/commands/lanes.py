@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import Any
 
 import orjson
@@ -73,9 +74,17 @@ def _read_entries(reply: Sequence[Any]) -> dict[str, list[Any]]:
     return entries
 
 
-def set_weight(limit: str, tenant: str, weight: float) -> Command[None]:
+class SetWeight(IntEnum):
+    """The result of setting a weight."""
+
+    DONE = 1
+    UNKNOWN = 2  # no handler has a limit of that name
+    UNFAIR = 3  # it is not fair
+
+
+def set_weight(limit: str, tenant: str, weight: float) -> Command[SetWeight]:
     """Set how many turns a tenant of a fair limit has for each one of the others."""
-    return script("set_weight", limit, tenant, repr(float(weight)), read=lambda _: None)
+    return script("set_weight", limit, tenant, repr(float(weight)), read=SetWeight)
 
 
 def let_pass(id: str) -> Command[Change]:

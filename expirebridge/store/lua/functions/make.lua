@@ -51,6 +51,9 @@ local function read_options(given, usage)
     end
   end
   if options.window then add_window(options) end
+  if options.if_exists ~= 'reject' and not options.id then
+    refuse('if_exists=' .. options.if_exists .. ': it goes with an id')
+  end
   return options
 end
 

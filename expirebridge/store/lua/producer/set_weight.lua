@@ -3,17 +3,22 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 limit, 3 tenant, 4 weight
--- returns  1
+-- returns  1 done, 2 no handler has such a limit, 3 it is not fair
 --
--- It counts from the tenant's next turn on.
+-- A weight that was set before can be taken back, whatever became of its limit. It counts from the tenant's next turn on.
 
 -- include names
 -- include format
+-- include limits
 
-local field = ARGV[2] .. ' ' .. ARGV[3]
-if tonumber(ARGV[4]) == 1 then
-  redis.call('HDEL', weights_key(), field)
-else
+local DONE, UNKNOWN, UNFAIR = 1, 2, 3
+local field, is_usual = ARGV[2] .. ' ' .. ARGV[3], tonumber(ARGV[4]) == 1
+
+if is_usual and redis.call('HDEL', weights_key(), field) == 1 then return DONE end
+local limit = uses_limits and read_json(limits_key(), 'l ' .. ARGV[2])
+if not limit or not next(limit) then return UNKNOWN end
+if not limit.fair then return UNFAIR end
+if not is_usual then
   redis.call('HSET', weights_key(), field, ARGV[4])
 end
-return 1
+return DONE
