@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterable
 
 from redis import RedisError
 from sqlalchemy import event
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session, scoped_session
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.model.transactions import Transaction
+from expirebridge.producer.unknown_functions import UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store.commands import partitions
 from expirebridge.store.partitions import Partitions
@@ -29,11 +31,15 @@ class CommitNotifier:
     """Publishes that rows wait to be relayed, from a thread of its own.
 
     Best effort: it never raises, and a notification that is lost costs a second, since the relay
-    looks each second in any case. Notifications are coalesced while one is being sent.
+    looks each second in any case. Notifications are coalesced while one is being sent. The thread
+    asks the listeners about new functions, too.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._unknown = UnknownFunctions("warn", settings)
+        self._funcs = set[str]()
+        """Functions about which the listeners are still to be asked."""
         self._wanted = threading.Event()
         self._lock = threading.Lock()
         self._process = 0
@@ -44,6 +50,13 @@ class CommitNotifier:
         if self._process != os.getpid():
             self._start()
         self._wanted.set()
+
+    def look_up(self, funcs: Iterable[str]) -> None:
+        """Warn of those of these functions that no listener knows; returns at once."""
+        if new := self._unknown.new_among(funcs):
+            with self._lock:
+                self._funcs |= new
+            self.notify()
 
     def on_commit(self, session: Session) -> None:  # noqa: ARG002 - an event of SQLAlchemy
         """Notify listeners: this session was committed."""
@@ -66,6 +79,10 @@ class CommitNotifier:
                 if server is None:
                     server = self._connected()
                 server.client.publish(server.database.doorbell_channel, MESSAGE)
+                with self._lock:
+                    funcs, self._funcs = self._funcs, set()
+                if funcs:
+                    server.run(self._unknown.warn(funcs))
             except (RedisError, OSError, ServerUnreachable) as error:
                 logger.debug("no notification: %s", error)
             except Exception:

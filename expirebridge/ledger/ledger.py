@@ -108,7 +108,8 @@ class Ledger:
     `tasks` is the handlers' folder, needed only to name a handler that is given as a function.
 
     `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
-    If there is one, `notify` wakes them after a commit. `hooks` receive events, as those of a
+    If there is one, `notify` wakes them after a commit, and a warning is logged for a new task
+    whose function none of them knows, once for each function. `hooks` receive events, as those of a
     Bridge do; the event that a task was made comes before your commit. `keys` seal the arguments in
     the rows, as `Settings.keys` and EXPIREBRIDGE_KEYS do; what others INSERT stays as it is.
 
@@ -494,6 +495,8 @@ class Ledger:
     def _made(self, new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
         made = _made(new, values, outcome, self._key_ring)
         emit_made(self._hooks, new, made)
+        if self._notifier is not None:
+            self._notifier.look_up([made.func])
         return made
 
     def _scheduler(self, session: Transaction) -> Scheduler:

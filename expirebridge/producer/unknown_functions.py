@@ -88,6 +88,10 @@ class UnknownFunctions:
                 self._warned.add(func)
                 _warn(func, lack)
 
+    def new_among(self, funcs: Iterable[str]) -> set[str]:
+        """Those of these functions about which the listeners would be asked now."""
+        return self._asked.lacks(funcs)
+
     def warn(self, funcs: Iterable[str]) -> Steps[None]:
         """Warn of the functions of tasks that were made, each once in this process.
 

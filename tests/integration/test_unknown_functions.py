@@ -12,6 +12,7 @@ from expirebridge.checks import Level
 from expirebridge.checks.work import check_functions
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.producer import unknown_functions
+from expirebridge.producer.bridge import forget_default_bridge, prepare_task
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet
@@ -266,3 +267,16 @@ def test_functions_of_tasks_to_come_are_held_against_what_the_listeners_know(
     assert message.endswith(
         "(1 listener does not say what it knows: of tasks to come nothing is known)"
     )
+
+
+def test_what_django_makes_on_commit_is_warned_of(
+    url: str, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", url)
+    join(store, "one", "mail.send")
+    forget_default_bridge()
+    try:
+        prepare_task("mail.sned", [1], 60)()
+    finally:
+        forget_default_bridge()
+    assert len(warnings(caplog)) == 1

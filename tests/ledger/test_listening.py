@@ -22,6 +22,7 @@ from expirebridge.model.row_state import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness, until
+from tests.kit.logs import Log
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
@@ -244,6 +245,23 @@ async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error
     assert ran == []
     assert state_of(store, "b") is State.PENDING
     assert caplog.text.count("restored from a backup") == 1
+
+
+async def test_a_misspelt_function_of_a_row_is_warned_of_once(
+    engine: Engine, with_ledger: Settings, log: Log
+) -> None:
+    async with listening(with_ledger, run=into([])):
+        ledger = Ledger(engine.url, redis=with_ledger.url)
+        with Session(engine) as session, session.begin():
+            ledger.make_task(session, "test.run", [1], "1h")
+            ledger.make_tasks(session, [{"func": "test.rnu", "delay": "1h"}] * 3)
+        await log.until("unknown function")
+        with engine.begin() as connection:  # whose commit notifies nobody
+            ledger.make_task(connection, "test.run2", [1], "1h")
+        await log.until("unknown function", 2)
+    named = [fields["func"] for fields in log.fields("unknown function")]
+    assert named == ["test.rnu", "test.run2"]
+    assert "test.run" in log.text()
 
 
 async def test_a_notification_makes_the_relay_look_at_once(
