@@ -170,6 +170,75 @@ with transaction.atomic():
         assert '"succeeded": 1' in shop.manage("expirebridge", "ledger", "status", "--json")
 
 
+# A ledger in a database of its own
+
+ROUTER = """
+class Usual:
+    def allow_migrate(self, db, app_label, **hints):
+        return db == ("other" if app_label == "reports" else "default")
+"""
+
+
+@pytest.mark.rest
+def test_a_router_that_leaves_the_ledger_without_tables_is_noticed(shop: DjangoProject) -> None:
+    shop.write("mysite/routers.py", ROUTER)
+    shop.more_settings = "DATABASE_ROUTERS = ['mysite.routers.Usual']"
+    assert "no issues" in shop.manage("check")
+    shop.expirebridge["LEDGER"] = "other"
+    for words in (["check"], ["migrate", "--database", "other"]):
+        told = shop.manage(*words)
+        assert "(expirebridge.W002)" in told
+        assert "allow_migrate('other', 'expirebridge')" in told
+    assert shop.program(TABLES).split() == ["-"]
+    shop.write("mysite/routers.py", ROUTER.replace('"reports"', '"expirebridge"'))
+    assert "no issues" in shop.manage("check")
+    shop.manage("migrate", "--database", "other")  # it is applied there; it found no room
+    assert "(expirebridge.W001)" in shop.manage("check", "--database", "other")
+
+
+ELSEWHERE = """
+from django.db import transaction
+from expirebridge import InvalidTask
+from expirebridge.contrib.django import amake_task, make_task
+from expirebridge.ledger import Ledger
+from asgiref.sync import async_to_sync
+
+def rows():
+    return [i for i in ("a", "b", "c") if Ledger().get("other", i)]
+
+for make in (make_task, async_to_sync(amake_task)):
+    try:
+        with transaction.atomic():
+            make("shop.note", ["x"], "1h", id="a")
+    except InvalidTask as error:
+        print("refused", error)
+assert rows() == [], rows()
+try:
+    with transaction.atomic():
+        with transaction.atomic(using="other"):
+            make_task("shop.note", ["x"], "1h", id="b")
+        make_task("shop.note", ["x"], "1h", id="c", using="other")
+        make_task("shop.note", ["x"], "1h", id="d", using="default")
+        raise LookupError
+except LookupError:
+    pass
+assert rows() == ["b", "c"], rows()
+make_task("shop.note", ["x"], "1h", id="a")
+assert rows() == ["a", "b", "c"], rows()
+"""
+
+
+def test_a_rollback_that_would_not_take_the_task_along_is_no_trap(shop: DjangoProject) -> None:
+    """The transaction that is open is of another database than the ledger."""
+    shop.expirebridge["LEDGER"] = "other"
+    shop.manage("migrate", "--database", "other")
+    told = shop.program(ELSEWHERE)
+    refused = [line for line in told.splitlines() if line.startswith("refused ")]
+    assert len(refused) == 2
+    assert "the open transaction is of 'default', and the ledger is in 'other'" in refused[0]
+    assert '"pending": 0' in shop.manage("expirebridge", "count", "--json")
+
+
 DATABASES: dict[str, dict[str, object]] = {
     "postgresql:///shop": {"NAME": "shop"},
     "postgresql://ann:a%2Fb%40c@db:5433/shop": {

@@ -19,7 +19,7 @@ from django.db import connections
 from django.utils import timezone
 
 from expirebridge.contrib.django.found_tasks import find_task, is_ours, tasks_in
-from expirebridge.contrib.django.on_commit import ledger_in
+from expirebridge.contrib.django.on_commit import ledger_in, refuse_other_transactions
 from expirebridge.contrib.django.setting import SETTING, ledger_alias
 from expirebridge.contrib.django.task_functions import function_of
 from expirebridge.contrib.django.task_results import QUEUE, local, queue_tags, result_of
@@ -189,6 +189,7 @@ def _make(
     alias = ledger_alias()
     if alias is None:
         return make_task(function, args, **options)
+    refuse_other_transactions(alias, "Enqueue it after the commit: transaction.on_commit")
     return ledger_in(alias).make_task(connections[alias], function, args, **options)
 
 

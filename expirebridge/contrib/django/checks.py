@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core import checks
 from django.core.checks import Error, Tags, register
-from django.db import connections
+from django.db import connections, router
 from django.db.migrations.recorder import MigrationRecorder
 
 from expirebridge.connection.urls import check_url
@@ -17,9 +17,23 @@ from expirebridge.settings import Settings
 
 
 @register("expirebridge")
-def check_expirebridge(**_: Any) -> list[Error]:
-    """Check the setting EXPIREBRIDGE, and that the handlers can be loaded."""
-    return list(_errors())
+def check_expirebridge(**_: Any) -> list[checks.CheckMessage]:
+    """Check the setting EXPIREBRIDGE, that handlers can be loaded, and that a ledger has tables."""
+    return [*_errors(), *_forbidden_tables()]
+
+
+def _forbidden_tables() -> Iterator[checks.CheckMessage]:
+    try:
+        alias = ledger_alias()
+    except InvalidSetting:
+        return  # said by the other check
+    if alias in connections and not router.allow_migrate(alias, "expirebridge"):
+        yield checks.Warning(
+            f"No migration creates the ledger's tables: a router forbids them in {alias!r}.",
+            id="expirebridge.W002",
+            hint=f"Let allow_migrate({alias!r}, 'expirebridge') be true, or create them by "
+            "`manage.py expirebridge ledger create`, and silence this.",
+        )
 
 
 @register(Tags.database)

@@ -55,11 +55,18 @@ def make_task(
     the INSERT of the row, or from the commit. All else is as in `Bridge.make_task`; with the ledger
     `if_exists` is "reject" or "replace", and there is no `max_wait`, `window` or `private`.
 
-    Raises InvalidTask if the task cannot be. With the ledger it also raises as `Ledger.make_task`;
-    without it, what the server refuses, TaskExists included, is raised where the transaction
-    commits: give `if_exists="keep"` or `"replace"` with an `id`.
+    Raises InvalidTask if the task cannot be, and without `using` if a transaction of another
+    database than the ledger's is open: its rollback would not take the row along. With the ledger
+    it also raises as `Ledger.make_task`; without it, what the server refuses, TaskExists included,
+    is raised where the transaction commits: give `if_exists="keep"` or `"replace"` with an `id`.
     """
     ledger = ledger_alias()
+    if using is None and ledger is not None:
+        refuse_other_transactions(
+            ledger,
+            f"Give using={ledger!r} for a row that is committed at once, or using= with the other "
+            "database for a task that is made in Redis after the commit",
+        )
     alias = using or ledger or DEFAULT_DB_ALIAS
     if alias == ledger:
         # By its connection, which tells when it is committed.
@@ -78,6 +85,17 @@ async def amake_task(
 ) -> None:
     """Do the same in async code: see `make_task`. Transactions of Django are never async."""
     await sync_to_async(make_task)(func, args, delay, using=using, **options)
+
+
+def refuse_other_transactions(ledger: str, remedy: str) -> None:
+    """Raise InvalidTask if the only open transactions are of other databases than the ledger's."""
+    opened = [one.alias for one in connections.all(initialized_only=True) if one.in_atomic_block]
+    if opened and ledger not in opened:
+        others = ", ".join(map(repr, opened))
+        raise InvalidTask(
+            f"the open transaction is of {others}, and the ledger is in {ledger!r}: a rollback "
+            f"would not take the task along. {remedy}; or begin a transaction of {ledger!r}, too"
+        )
 
 
 def ledger_in(alias: str) -> "Ledger":
