@@ -5,7 +5,7 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 
-from expirebridge.checks.finding import Finding, error, ok, warning
+from expirebridge.checks.finding import Finding, Level, error, ok, warning
 from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.answers import Counts, LeftOut, texts_of
@@ -21,6 +21,7 @@ from expirebridge.store import function_library
 from expirebridge.store.client import Database
 from expirebridge.store.commands import fleet, inspection, looking, reconciling
 from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_available
+from expirebridge.store.commands.fleet import Fleet, Idle
 from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.ledger import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.store.commands.pages import BEGINNING, Pages
@@ -32,8 +33,45 @@ BEHIND = 60.0
 _LISTEN = "expirebridge listen --tasks FOLDER"
 
 
-def check_listeners(health: Health, *, here: bool = False) -> Finding:
-    """Check whether a listener beats; with `here`, whether one does on this machine."""
+def check_listeners(health: Health, known: Fleet, *, here: bool = False) -> Finding:
+    """Check whether a listener beats and claims tasks; with `here`, whether one on this machine.
+
+    Those of `known` that claim nothing are counted. It is a fault if none claims, or if a handler
+    overran its timeout, or blocks the event loop; but with `here` it is none, since a probe must
+    not restart a suspended listener, nor one that waits for its other tasks to end.
+    """
+    finding = _check_beats(health, here=here)
+    names = set(_asked_for(health, here=here))
+    asked = [one for one in known.listeners if one.name in names]
+    idle = Counter(one.idle for one in asked if one.idle is not None)
+    overruns = [id for one in asked for id in one.overruns]
+    if finding.level is not Level.OK or not (idle or overruns):
+        return finding
+    counted = "".join(f", {count} {word}" for word, count in sorted(idle.items()))
+    told = f"{finding.message}{counted}"
+    if here:
+        return ok("listeners", told)
+    if overruns:
+        return warning(
+            "listeners", f"{told}; a handler overran its timeout and cannot be stopped: "
+            f"{first_of(overruns)}",
+            f"expirebridge why {overruns[0]}; a listener ends by itself, once its other tasks have "
+            "ended, and is to be started again",
+        )  # fmt: skip
+    if idle.total() == len(asked):
+        return warning(
+            "listeners", f"{told}: none claims tasks",
+            "resume them (SIGCONT), or start others: expirebridge handlers --fleet names them",
+        )  # fmt: skip
+    if Idle.BLOCKED in idle:
+        return warning(
+            "listeners", f"{told}: a handler blocks the event loop",
+            "their log names it: make it a plain function, or let it await",
+        )  # fmt: skip
+    return ok("listeners", told)
+
+
+def _check_beats(health: Health, *, here: bool) -> Finding:
     beating = len(health.listeners)
     if here and beating:
         host, count = socket.gethostname(), len(_asked_for(health, here=True))
@@ -270,7 +308,8 @@ def check_health(
     left out.
     """
     health = yield from inspection.read_health(settings.lease)
-    findings = [check_listeners(health, here=here)]
+    known = yield from fleet.read_fleet(settings.lease)
+    findings = [check_listeners(health, known, here=here)]
     if limit is not None:
         findings.append(check_overdue(health, limit))
     if health.listeners:

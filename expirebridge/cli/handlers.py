@@ -45,6 +45,7 @@ def print_fleet(settings: Settings, *, as_json: bool) -> None:
 def _codes(fleet: Fleet) -> list[dict[str, Any]]:
     """Each code, and last, without functions, the listeners that do not say which they know."""
     known = believed(fleet)
+    idle = {one.name: one.idle for one in fleet.listeners if one.idle is not None}
     listeners: dict[str | None, list[str]] = {code: [] for code in sorted(known)}
     for listener in fleet.listeners:
         code = listener.fingerprint if listener.fingerprint in known else None
@@ -53,6 +54,7 @@ def _codes(fleet: Fleet) -> list[dict[str, Any]]:
         {
             "fingerprint": code,
             "listeners": sorted(names),
+            "idle": {name: idle[name] for name in sorted(names) if name in idle},
             "functions": known[code] if code is not None else None,
         }
         for code, names in listeners.items()
@@ -61,7 +63,9 @@ def _codes(fleet: Fleet) -> list[dict[str, Any]]:
 
 def _print_code(code: dict[str, Any]) -> None:
     name = code["fingerprint"] or "not told (overwritten by another client)"
-    print_line(f"{name}: {printable(', '.join(code['listeners']))}")
+    idle = code["idle"]
+    listeners = [f"{one} ({idle[one]})" if one in idle else one for one in code["listeners"]]
+    print_line(f"{name}: {printable(', '.join(listeners))}")
     for func, shape in (code["functions"] or {}).items():
         print_line(f"    {printable(func + shape)}")
 

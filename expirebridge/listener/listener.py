@@ -46,6 +46,7 @@ class Suspension:
     def __init__(self, servers: Servers, executor: Executor, shutdown: StopRequest) -> None:
         self._servers = servers
         self._in_flight = executor.in_flight
+        self._condition = executor.condition
         self._shutdown = shutdown
         self._draining: asyncio.Task[None] | None = None
         """Set while the listener is suspended."""
@@ -53,6 +54,7 @@ class Suspension:
     def suspend(self) -> None:
         """Claim nothing more until `resume`; what runs goes on."""
         if self._draining is None and not self._shutdown.begun:
+            self._condition.suspended = True
             self._draining = asyncio.create_task(self._drain(), name="suspension")
 
     def resume(self) -> None:
@@ -61,6 +63,7 @@ class Suspension:
         if self._draining is None or self._shutdown.begun:
             return
         self.close()
+        self._condition.suspended = False
         self._servers.resume()
         logger.info("resumed: claiming again", extra=event("resumed"))
 

@@ -186,7 +186,7 @@ class Watchdog:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         asked = self._asked
         if asked is None:
-            self._warned = False
+            self._warned = self._executor.condition.blocked = False
             self._asked = time.monotonic()
             loop.call_soon_threadsafe(self._answer)
             return
@@ -198,6 +198,7 @@ class Watchdog:
         self._asked = None
 
     def _notice(self, loop: asyncio.AbstractEventLoop, blocked: float) -> None:
+        self._executor.condition.blocked = True
         attempt = self._executor.attempt_in(asyncio.current_task(loop))
         name = attempt.task.func if attempt else "something that is not a handler"
         limit = attempt.limit if attempt else self._settings.timeout

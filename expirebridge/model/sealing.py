@@ -21,6 +21,7 @@ SEALED = rb"sealed:([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]+={0,2})"
 """Sealed text, with the name of its key, and its base64."""
 _ARGUMENTS = "arguments"
 _DIGESTS = b"expirebridge: digests"
+_CHECK = b"expirebridge: check"
 _KEY = r"([A-Za-z0-9_-]{1,32}):(\S+)"
 _SIZES = {32, 48, 64}
 _LINE = rb"(?m)^((?:\S+ ){5})(" + SEALED + rb")$"
@@ -58,6 +59,10 @@ class KeyRing:
         self._digest_keys = {
             name: hmac.digest(key, _DIGESTS, "sha256") for name, key in keys.items()
         }
+        self.checks = tuple(
+            f"{name}:{hmac.digest(key, _CHECK, 'sha256').hex()[:12]}" for name, key in keys.items()
+        )
+        """The name of each key, and what tells it from another of that name; no secret."""
         self.names = frozenset(keys)
         """The names of all keys."""
         self.first = next(iter(keys))

@@ -1,6 +1,7 @@
 """Why a task has not run: the reasons for each state, as sentences."""
 
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,7 +53,7 @@ class Situation:
 
     circumstances: Circumstances
     listeners: Listeners | None = None
-    """None unless the task waits for a listener."""
+    """None unless the task waits for a listener, or runs in one."""
     group: Group | None = None
     """The group of which the task is a member, or the follow-up."""
 
@@ -74,6 +75,8 @@ class Situation:
         found = self.circumstances
         if found.task.state is State.PENDING and self.listeners is not None:
             return _waits_for_listener(found, self.listeners)
+        if found.task.state is State.RUNNING and self.listeners is not None:
+            return _runs(found, self.listeners.fleet)
         if found.task.state is State.PAUSED and (group := self._awaited) is not None:
             return _waits_for_group(found, group)
         return _OF_STATE[found.task.state](found)
@@ -87,7 +90,7 @@ def find_situation(id: str, settings: Settings) -> Steps[Situation | None]:
         return None
     name = group_of(id)
     group = (yield from groups.get_group(name)) if name is not None else None
-    if not _needs_listener(found):
+    if found.task.state is not State.RUNNING and not _needs_listener(found):
         return Situation(found, group=group)
     known = yield from fleet.read_fleet(lease)
     counts = yield from looking.count(lease)
@@ -160,7 +163,7 @@ def _waits_for_listener(found: Circumstances, listeners: Listeners) -> Reason:
 
 def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str]:
     """What a due task waits for: a word, a clause, and the command."""
-    task, most = found.task, listeners.fleet.concurrency
+    task, at_work = found.task, listeners.fleet.claiming
     if not listeners.fleet.listeners:
         return "no-listener", "no listener sends heartbeats", "expirebridge listen"
     if lack := KnownFunctions.of(listeners.fleet).lack(task.func):
@@ -168,12 +171,15 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
         return "unknown-function", text, "expirebridge handlers --fleet"
     if task.due > found.now:
         return _lacking(task)
+    if not at_work.listeners or KnownFunctions.of(at_work).lack(task.func):
+        return "idle", _idle(listeners.fleet, task.func), "expirebridge handlers --fleet"
     if found.dirty is not None and found.dirty > MOST_DIRTY:
         text = f"its ledger must first write {found.dirty:,} rows"
         return "ledger", text, "expirebridge ledger status"
     if task.lapses >= LAPSES_UNTIL_ALONE:
         text = f"{task.lapses} listeners died with it: it runs when one has nothing else to do"
         return "alone", text, f"expirebridge show {task.id}"
+    most = at_work.concurrency
     if most is not None and listeners.running >= most:
         text = f"the listeners are full: {listeners.running:,} tasks run, of at most {most:,}"
         return "full", text, "expirebridge listen"
@@ -186,6 +192,16 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
         tasks = "1 task is" if found.ahead == 1 else f"{found.ahead:,} tasks are"
         return "behind", f"{tasks} due before it", "expirebridge doctor"
     return "due", "no listener has claimed it yet", "expirebridge doctor"
+
+
+def _idle(fleet: Fleet, func: str) -> str:
+    """That no listener claims anything, or none that has the function."""
+    whose = f" that has {func}" if fleet.claiming.listeners else ""
+    idle = Counter(one.idle for one in fleet.listeners if one.idle is not None)
+    counted = ", ".join(f"{count} {word}" for word, count in sorted(idle.items()))
+    overrun = next((id for one in fleet.listeners if one.idle for id in one.overruns), None)
+    because = f"; {overrun} overran its timeout there" if overrun is not None else ""
+    return f"no listener{whose} claims tasks: {counted}{because}"
 
 
 def _lacking(task: Task) -> tuple[str, str, str]:
@@ -286,7 +302,7 @@ def _waits_for_group(found: Circumstances, group: Group) -> Reason:
     return _reason(found, "group", text, group.created, remedy)
 
 
-def _runs(found: Circumstances) -> Reason:
+def _runs(found: Circumstances, fleet: Fleet) -> Reason:
     task, since, remedy = found.task, found.task.started, f"expirebridge cancel {found.task.id}"
     lasted = (found.now - since).total_seconds() if since is not None else 0.0
     text = f"runs for {human(max(lasted, 0))}, in attempt {task.attempt}"
@@ -296,10 +312,16 @@ def _runs(found: Circumstances) -> Reason:
     if found.looked_at is not None and found.looked_at < found.now:
         text = f"{text}; its listener is silent: another one takes it over"
         return _reason(found, "silent", text, since, "expirebridge doctor")
+    if any(task.id in one.overruns for one in fleet.listeners):
+        text = (
+            f"{text}; it overran its timeout and cannot be stopped: its listener claims no more "
+            "once the grace time is over, and ends when its other tasks have ended"
+        )
+        return _reason(found, "overrun", text, since, remedy)
     if found.timeout is not None and lasted > found.timeout:
         text = f"{text}; its timeout of {human(found.timeout)} has passed"
         return _reason(found, "late", text, since, remedy)
-    return _reason(found, "running", text, since, remedy)
+    return _reason(found, "running", text, since, "")
 
 
 def _succeeded(found: Circumstances) -> Reason:
@@ -326,7 +348,6 @@ _OF_STATE: dict[State, Callable[[Circumstances], Reason]] = {
     State.PENDING: _not_due,
     State.WAITING: _waits,
     State.PAUSED: _is_paused,
-    State.RUNNING: _runs,
     State.SUCCEEDED: _succeeded,
     State.FAILED: _failed,
     State.CANCELLED: _cancelled,

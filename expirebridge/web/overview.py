@@ -22,6 +22,7 @@ from expirebridge.model.objective import ObjectiveResult
 from expirebridge.model.task import State, to_ms
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.store.commands import inspection
+from expirebridge.store.commands.fleet import Fleet, read_fleet
 from expirebridge.store.commands.inspection import (
     FunctionSurvey,
     Health,
@@ -117,6 +118,8 @@ class ListenerRow:
     ago: float
     beats: bool
     """True if its last beat is at most a lease old."""
+    idle: str | None
+    """Why it claims nothing; None if it claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +174,7 @@ class Overview:
             health = await context.store.run(inspection.read_health(context.settings.lease))
             survey = await self.survey()
             beats = await context.store.run(inspection.list_listeners(_LISTENERS))
+            known = await context.store.run(read_fleet(context.settings.lease))
             findings = await context.store.run(
                 check_health(context.store.database, context.settings)
             )
@@ -179,7 +183,7 @@ class Overview:
         return CurrentState(
             now=now,
             counts=counts,
-            listeners=tuple(_row(beat, context.settings.lease) for beat in beats),
+            listeners=tuple(_row(beat, known, context.settings.lease) for beat in beats),
             survey=survey,
             backlog=self._backlog(health, now),
             alarms=(
@@ -316,11 +320,13 @@ class Shared(Generic[T]):
             return self._value
 
 
-def _row(beat: LastBeat, lease: float) -> ListenerRow:
+def _row(beat: LastBeat, known: Fleet, lease: float) -> ListenerRow:
     host, _, rest = beat.name.partition(":")
     return ListenerRow(
-        host=host, pid=rest.partition(":")[0], name=beat.name, ago=beat.ago, beats=beat.ago <= lease
-    )
+        host=host, pid=rest.partition(":")[0], name=beat.name, ago=beat.ago,
+        beats=beat.ago <= lease,
+        idle=next((one.idle for one in known.listeners if one.name == beat.name), None),
+    )  # fmt: skip
 
 
 def _left_out(partitions: Sequence[LeftOut]) -> Iterator[Finding]:

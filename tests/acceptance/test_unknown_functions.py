@@ -63,7 +63,12 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
         [first.pid, second.pid]
     )
     assert by_functions["mail.send",]["functions"] == {"mail.send": "(to, *, subject=...)"}
-    assert codes[-1] == {"fingerprint": None, "listeners": ["host:1:older"], "functions": None}
+    assert codes[-1] == {
+        "fingerprint": None,
+        "listeners": ["host:1:older"],
+        "idle": {},
+        "functions": None,
+    }
     assert "    mail.send(to, *, subject=...)\n" in printed
     assert "not told (overwritten by another client): host:1:older\n" in printed
     assert f"{old['fingerprint']}: {', '.join(old['listeners'])}\n" in printed

@@ -8,10 +8,17 @@ import redis.asyncio
 from expirebridge.handlers import Registry
 from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.handlers.signatures import Fingerprint
+from expirebridge.listener.execution.condition import Condition
+from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession, ServerClock
-from expirebridge.listener.wakeups import ConnectionCounter, EventDemand, ResyncRequests
+from expirebridge.listener.wakeups import (
+    ConnectionCounter,
+    EventDemand,
+    ResyncRequests,
+    StopRequest,
+)
 from expirebridge.store.client import AsyncStore, Store
 
 
@@ -54,6 +61,8 @@ def code_without_handlers() -> CodeVersion:
 
 def code_of(registry: Registry) -> CodeVersion:
     """What a listener with these handlers tells its fleet."""
+    condition = Condition(StopRequest(), InFlight())
     return CodeVersion(
-        Fingerprint.of(registry), LimitsDeclaration.of(registry.names()), concurrency=100
-    )
+        Fingerprint.of(registry), LimitsDeclaration.of(registry.names()), condition,
+        concurrency=100, keys=(),
+    )  # fmt: skip

@@ -12,9 +12,11 @@ from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.in_flight import InFlight, Running
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
+from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.thread_pool import ThreadPool
@@ -76,6 +78,7 @@ class Executor:
         self._threads = ThreadPool(settings.concurrency)
         self._pending = PendingStarts()
         overrun_policy = OverrunPolicy(settings.grace, shutdown, self.in_flight)
+        self.condition = Condition(shutdown, self.in_flight)
         self._key_ring = settings.key_ring
         self.invoker = Invoker(settings, self._threads, overrun_policy, self._processes)
         self._hooks = hooks
@@ -91,6 +94,14 @@ class Executor:
         if self._processes is None or any(h.kind is not Kind.PROCESS for h in self._registry):
             return most
         return min(most, self._processes.most)
+
+    def code_version(self) -> CodeVersion:
+        """What the heartbeats of a partition say of this listener."""
+        keys = self._key_ring.checks if self._key_ring is not None else ()
+        return CodeVersion(
+            self.fingerprint, self.limits, self.condition,
+            concurrency=self._settings.concurrency, keys=keys,
+        )  # fmt: skip
 
     def share_processor(self) -> None:
         """Let computing threads release the interpreter's lock sooner, in the whole process."""

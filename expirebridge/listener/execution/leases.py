@@ -4,11 +4,13 @@ import dataclasses
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.handlers.declared_limits import LimitsDeclaration
 from expirebridge.handlers.signatures import Fingerprint
+from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.session import SessionOwner
 from expirebridge.store.commands import claiming, fleet, lanes
 from expirebridge.store.commands.call import Command
@@ -19,18 +21,21 @@ STRANDED = "?"
 
 
 class CodeVersion:
-    """The fingerprint of a listener's handlers, its concurrency, and whether its claims skip tasks.
+    """The fingerprint of a listener's handlers, its concurrency, and what it says of itself.
 
     The event loop changes it; the heartbeat's thread reads it.
     """
 
     def __init__(
-        self, fingerprint: Fingerprint, limits: LimitsDeclaration, *, concurrency: int
-    ) -> None:
+        self, fingerprint: Fingerprint, limits: LimitsDeclaration, condition: Condition, *,
+        concurrency: int, keys: Sequence[str],
+    ) -> None:  # fmt: skip
         self.fingerprint = fingerprint
         self.limits = limits
         """What it declares of the limits of its handlers."""
-        self._concurrency = concurrency
+        self._condition = condition
+        words = [f"{fleet.CONCURRENCY}{concurrency}", *(fleet.KEY + key for key in keys)]
+        self._constant = " ".join(words)
         self.stranded = False
         """True if it skips many tasks whose functions no listener has."""
         self.withholds = False
@@ -44,8 +49,8 @@ class CodeVersion:
 
     @property
     def beat(self) -> str:
-        """The argument for heartbeats: the same, and the concurrency."""
-        return f"{self.text} {fleet.CONCURRENCY}{self._concurrency}"
+        """The argument for heartbeats: the same, concurrency, keys, and its condition."""
+        return " ".join([self.text, self._constant, *self._condition.words])
 
     def knows(self, func: str) -> bool:
         """True if this listener has a handler of this name."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
-from expirebridge.listener.execution.leases import CodeVersion, Leases
+from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.lateness import Hindrances
 from expirebridge.listener.ledger.roles import ledger_roles_of
@@ -53,7 +53,7 @@ class PartitionConsumer:
         self.wakeup = wakeup = Wakeup()
         self.hindrances = hindrances = Hindrances(self, executor.pulse, lease=settings.lease)
         self.membership = membership = Membership(settings.doorbell, session.election)
-        code = CodeVersion(executor.fingerprint, executor.limits, concurrency=settings.concurrency)
+        code = executor.code_version()
         fair_share = FairShare(membership, executor.capacity)
         ledger = ledger_roles_of(ledger_engine, self, hooks, wakeup=wakeup, membership=membership)
         self._ledger_roles, self.row_check = ledger, ledger.row_check if ledger else None

@@ -1,8 +1,9 @@
 """The calls about the fleet: the code version of each listener, and its functions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,9 +21,21 @@ from expirebridge.store.record_values import text
 
 CONCURRENCY = "="
 """The beginning of the word that says how many handlers a listener runs at once."""
+KEY = "key="
+"""The beginning of the words that name the keys with which a listener opens; see KeyRing.checks."""
+OVERRUN = "over="
+"""The beginning of the words that name tasks whose handlers run on after their timeouts."""
 _COUNT = "#"
 """The field of a declared code that holds how many functions there are."""
 _NUMBER = r"[0-9]{1,9}"
+
+
+class Idle(StrEnum):
+    """Why a live listener claims nothing: a word of its heartbeats."""
+
+    STOPPING = "stopping"
+    SUSPENDED = "suspended"
+    BLOCKED = "blocked"  # a handler does not let its event loop go on
 
 
 class FleetListener(NamedTuple):
@@ -36,6 +49,12 @@ class FleetListener(NamedTuple):
     """The fingerprint of its functions; None if another client overwrote it."""
     concurrency: int | None = None
     """How many handlers it runs at once; None if it does not say so."""
+    idle: Idle | None = None
+    """Why it claims nothing, as of its last heartbeat; None if it claims."""
+    overruns: tuple[str, ...] = ()
+    """Some of the tasks whose handlers run on after their timeouts, and cannot be stopped."""
+    keys: tuple[str, ...] = ()
+    """What its keys are known by: see KeyRing.checks."""
 
 
 class Fleet(NamedTuple):
@@ -51,6 +70,15 @@ class Fleet(NamedTuple):
         """How many handlers all listeners run at once; None if one does not say, or none beats."""
         each = [one.concurrency for one in self.listeners if one.concurrency is not None]
         return sum(each) if each and len(each) == len(self.listeners) else None
+
+    @property
+    def claiming(self) -> "Fleet":
+        """The same without listeners that claim nothing, and the functions that only they have."""
+        claiming = [one for one in self.listeners if one.idle is None]
+        kept = {one.fingerprint for one in claiming}
+        return Fleet(
+            claiming, {code: shapes for code, shapes in self.codes.items() if code in kept}
+        )
 
 
 def declare(fingerprint: str, shapes: Mapping[str, str]) -> Command[None]:
@@ -68,22 +96,29 @@ def _read_fleet(reply: list[Any]) -> Fleet:
     listeners, *codes = reply
     return Fleet(
         [
-            FleetListener(text(name), ago / 1000, _fingerprint(code), _concurrency(code))
+            _listener(text(name), ago / 1000, text(code).split())
             for name, ago, code in rows_of(listeners, 3)
         ],
         {text(fingerprint): _shapes(fields) for fingerprint, fields in rows_of(codes, 2)},
     )
 
 
-def _fingerprint(code: bytes) -> str | None:
-    """The first word of what a listener runs."""
-    words = text(code).split()
-    return words[0] if words else None
+def _listener(name: str, ago: float, words: Sequence[str]) -> FleetListener:
+    """A listener by the words of its heartbeats: see heartbeat.lua."""
 
+    def behind(mark: str) -> tuple[str, ...]:
+        return tuple(word.removeprefix(mark) for word in words if word.startswith(mark))
 
-def _concurrency(code: bytes) -> int | None:
-    numbers = [word[1:] for word in text(code).split() if word.startswith(CONCURRENCY)]
-    return int(numbers[0]) if numbers and re.fullmatch(_NUMBER, numbers[0]) else None
+    numbers = behind(CONCURRENCY)
+    return FleetListener(
+        name,
+        ago,
+        fingerprint=words[0] if words else None,
+        concurrency=int(numbers[0]) if numbers and re.fullmatch(_NUMBER, numbers[0]) else None,
+        idle=next((Idle(word) for word in words if word in set(Idle)), None),
+        overruns=behind(OVERRUN),
+        keys=behind(KEY),
+    )
 
 
 def _shapes(fields: list[bytes]) -> dict[str, str]:

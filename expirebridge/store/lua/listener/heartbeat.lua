@@ -3,7 +3,9 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, ` ?` if it
---          passes over many tasks that no listener can run, and ` =` and its concurrency,
+--          passes over many tasks that no listener can run, ` =` and its concurrency, ` key=` and what each of its
+--          keys is known by, one word if it claims nothing (`stopping`, `suspended`, `blocked`), and ` over=` and
+--          the id of tasks whose handlers overran their timeouts,
 --          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among the live ones, their number,
 --          for how many ms none had sent a heartbeat (a gap, if that is more than half a lease), the ids that it
