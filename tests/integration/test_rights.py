@@ -398,10 +398,10 @@ def carry(url: str, client: redis.Redis) -> None:
                     assert client.keys("expirebridge:tag:*") == []
                     assert client.keys("expirebridge:lane*") == []
                 assert mover.run()
-            assert (mover.moved.tasks, mover.moved.series) == (7, 1)
+            assert (mover.moved.tasks, mover.moved.series) == (10, 1)
             counts = moved.count()
-            assert (counts.pending, counts.paused) == (4, 1)
-            assert (counts.succeeded, counts.failed) == (1, 1)
+            assert (counts.pending, counts.paused) == (6, 1)
+            assert (counts.succeeded, counts.failed) == (1, 2)
             assert [task.id for task in moved.list(tag="x").tasks] == ["a"]
             assert moved.list_series().series
             assert [hold.name for hold in moved.holds()] == ["func other.call"]
@@ -411,7 +411,9 @@ def carry(url: str, client: redis.Redis) -> None:
 
 def fill(url: str, client: redis.Redis) -> None:
     """Make what the mover, who meets no listener, has to carry, or to clear away."""
-    declare(client, {"sms": {"most": 1, "fair": True}})
+    ordered = {"most": 1, "ordered": True, "blocks": True}
+    declare(client, {"sms": {"most": 1, "fair": True}, "line": ordered})
+    client.hset("expirebridge:limits", "f step.run", '[["line"]]')
     with store_at(url) as store, Bridge(url) as bridge:
         bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
         bridge.make_task("mail.send", [1], 60, id="paused")
@@ -422,6 +424,9 @@ def fill(url: str, client: redis.Redis) -> None:
         [task] = claim(store, "t0").tasks
         assert settle(store, Settlement(task.id, "t0", "succeeded")) == [Settled.DONE]
         bridge.make_tasks([{"func": "mail.send", "delay": 60}])
+        bridge.make_tasks([{"func": "step.run", "id": f"s{n}", "delay": 0} for n in range(3)])
+        [step] = claim(store, "t1").tasks
+        assert settle(store, Settlement(step.id, "t1", "failed")) == [Settled.DONE]
         bridge.schedule("nightly", "mail.send", every="1h")
         bridge.hold(func="other.call")
         bridge.weight("sms", "acme", 3)

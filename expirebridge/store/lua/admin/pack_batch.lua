@@ -63,7 +63,7 @@ end
 
 -- True if the database has ordered limits.
 local has_order = false
-for _, limit in ipairs(uses_limits and redis.pcall('HVALS', limits_key()) or {}) do
+for _, limit in ipairs(uses_limits and redis.pcall('HGETALL', limits_key()) or {}) do
   has_order = has_order or string.find(limit, '"ordered"', 1, true) ~= nil
 end
 
@@ -165,7 +165,7 @@ local function failed_in_lanes()
   reply[3] = page[1] == '0' and -1 or tonumber(page[1])
   for i = 1, #page[2], 2 do
     local limit = limit_of(page[2][i])
-    for _, id in ipairs(limit and limit.ordered and change_lane('SMEMBERS', lane_key(page[2][i])) or {}) do
+    for _, id in ipairs(limit and limit.ordered and change_lane('SRANDMEMBER', lane_key(page[2][i]), 20) or {}) do
       local known = redis.pcall('HMGET', record_key(id), 'state', 'tick')
       local score = known[1] == 'failed' and redis.call('ZSCORE', state_set('failed'), id)
       if score then
