@@ -92,7 +92,9 @@ local function way_of(id, record, score, order)
     follow_timer(id, record)
     return nil
   end
-  if order and record.state == 'pending' and not record.slots and count_queue(order) > 0 then
+  local is_behind = order and record.state == 'pending' and not record.slots
+    and (count_queue(order) > 0 or redis.call('EXISTS', order_key(order)) == 1)
+  if is_behind then
     note_left()
     return nil -- behind those that wait
   end

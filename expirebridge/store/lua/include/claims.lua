@@ -138,19 +138,25 @@ local from_front, skipped = true, 0
 local has_slots = uses_limits and function(id, record, due)
   local func = string.match(record.call, '^[^?]*')
   local lane, taken, rates, tenant = hold_on(func, record), NO_LANES, NO_LANES, nil
+  local limits = limits_of(func)
+  if not lane and not limits then return NO_LANES, NO_LANES end
+  local lanes, tenants = lanes_of(limits or NO_LANES, record)
+  -- Its ordered lane, if it has no slot there.
+  local order = limits and (limit_of(lanes[1]) or {}).ordered and lanes[1]
+  if order and string.match(record.slots or '', '^[^\n]*') == order then order = nil end
   if not lane then
-    local limits = limits_of(func)
-    if not limits then return NO_LANES, NO_LANES end
-    local lanes, tenants = lanes_of(limits, record)
-    -- What is behind others that it has not looked at may be behind one of its own lane, unless it has its slot.
-    local first = not from_front and limit_of(lanes[1])
-    if first and first.ordered and string.match(record.slots or '', '^[^\n]*') ~= lanes[1] then
+    -- What is behind others that it has not looked at may be behind one of its own lane.
+    if order and not from_front then
       skipped = skipped + 1
       return nil
     end
-    lane, taken, rates = find_slots(lanes, record)
-    tenant = tenants[lane]
+    lane = order and hold_before(order)
+    if not lane then
+      lane, taken, rates = find_slots(lanes, record)
+      tenant, order = tenants[lane], nil
+    end
   end
+  tenant = order or tenant
   if not lane then return taken, rates end
   if record.tick then
     write_admitted()

@@ -76,10 +76,40 @@ local waited_until = uses_limits and function(moment, lane, parked, before)
   return held > 0 and waited .. string.format(' %.0f', held) or waited
 end
 
+-- How many this script gave, or let go.
+local served = 0
+
+-- Lets a task go from a hold to its ordered lane: there it waits if others do, or one has its slot. Of those that go
+-- over a time it takes the slot, or those behind it would overtake it. True if it is pending now; second, its slots.
+local let_into_order = uses_limits and function(hold, id, known, due)
+  local lane, slots = known[7], known[3]
+  leave_tenant(hold, lane, id)
+  redis.call('HDEL', record_key(id), 'tenant')
+  local has_slot = string.find('\n' .. (slots or '') .. '\n', '\n' .. lane .. '\n', 1, true)
+  if has_slot or not (limit_of(lane) or {}).ordered then return true end
+  if count_slots(lane) > 0 or count_queue(lane) > 0 then
+    local first_due = number_up_to(now, known[4]) or now
+    change_lane('ZADD', queue_key(lane), first_due, id)
+    redis.call('HSET', record_key(id), 'queue', lane, 'parked', now,
+      'waited', waited_until(now, hold, known[5], known[6]))
+    note_longest(lane, { first_due, id })
+    counted.queue[lane] = count_queue(lane) + 1
+    change_lane('ZINCRBY', lanes_key(), 1, lane)
+    return false
+  end
+  if not counted.pace[hold] or is_closed(lane, false) then return true end
+  change_lane('SADD', lane_key(lane), id)
+  redis.call('ZADD', grants_key(), due, id)
+  counted.slots[lane] = 1
+  change_lane('ZINCRBY', lanes_key(), 1, lane)
+  return true, slots and lane .. '\n' .. slots or lane
+end
+
 -- Gives the next of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
 -- claimed; for a rate, with the time of its start. False if it does not wait there.
 local grant = uses_limits and function(lane, id, tenant, given, opening)
-  local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited')
+  local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited',
+    'tenant')
   local waits = not known.err and known[1] == 'waiting' and known[2] == lane
   if tenant then
     if waits then take_turn(lane, tenant) end
@@ -90,7 +120,18 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
     return false
   end
   local due = math.max(number_up_to(now, known[4]) or now, opening > now and opening or 0)
-  local fields, pace = { 'waited', waited_until(opening, lane, known[5], known[6]) }, counted.pace[lane]
+  local pace, slots = counted.pace[lane], nil
+  if is_hold(lane) and known[7] then
+    local is_pending
+    is_pending, slots = let_into_order(lane, id, known, due)
+    if not is_pending then
+      counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
+      served = served + 1
+      return false
+    end
+  end
+  local fields = { 'waited', waited_until(opening, lane, known[5], known[6]) }
+  if slots then fields[3], fields[4] = 'slots', slots end
   if pace then
     -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
     local record = due > now and read(id)
@@ -110,9 +151,6 @@ local grant = uses_limits and function(lane, id, tenant, given, opening)
   end
   return true
 end
-
--- How many this script gave.
-local served = 0
 
 -- Gives the free slots of a lane to the first who wait for them.
 local serve_lane = uses_limits and function(lane)

@@ -2,6 +2,7 @@
 -- include format
 -- include clock
 -- include limits
+-- include holds
 
 -- A lane is one value of a limit: `sms=17`. Its set holds the ids that have a slot in it: those that run, and those
 -- that were granted one and are pending. Its queue, a sorted set, holds those that wait, by due time. Where a task
@@ -18,9 +19,13 @@ local touched, gone = uses_limits and {}, uses_limits and { lane = {}, queue = {
 -- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '\n', which
 -- no tenant has as its name, and of tenants that do not wait now, but have had more than their share: those are
 -- forgotten when it has passed them.
+--
+-- Of what waits on hold, the `tenant` is its ordered lane, if it has one. The sorted set `order:<lane>` has the holds and
+-- ids of these, as `<hold>\n<id>`, all with one score: until a hold that is over has let them go, they come first.
 
 -- Puts a task into its tenant's queue, and the tenant into line if it is the first.
 local join_queue = uses_limits and function(id, lane, tenant, due)
+  if is_hold(lane) then return change_lane('ZADD', order_key(tenant), 0, lane .. '\n' .. id) end
   change_lane('ZADD', tenant_key(lane, tenant), due, id)
   if change_lane('ZSCORE', turns_key(lane), tenant) then return end
   local latest, own = change_lane('ZSCORE', shares_key(lane), '\n'), change_lane('ZSCORE', shares_key(lane), tenant)
@@ -30,6 +35,7 @@ end
 
 -- Takes an id out of its tenant's queue, and the tenant out of line if it was the last.
 local leave_tenant = uses_limits and function(lane, tenant, id)
+  if is_hold(lane) then return change_lane('ZREM', order_key(tenant), lane .. '\n' .. id) end
   local queue = tenant_key(lane, tenant)
   change_lane('ZREM', queue, id)
   if redis.call('EXISTS', queue) == 1 then return end

@@ -50,4 +50,5 @@ local function rates_key() return prefix .. ':rates' end
 local function weights_key() return prefix .. ':weights' end
 local function turns_key(lane) return prefix .. ':turns:' .. lane end
 local function shares_key(lane) return prefix .. ':shares:' .. lane end
+local function order_key(lane) return prefix .. ':order:' .. lane end
 local function tenant_key(lane, tenant) return prefix .. ':queue:' .. lane .. '\t' .. tenant end

@@ -32,7 +32,7 @@
 --   left     while paused: the ms that were left until it was due
 --   slots    of a task with limits: the lanes in which it has a slot, one a line: see lanes.lua
 --   queue    while it waits for a slot: the lane
---   tenant   and whose turn it waits for, if that is fair
+--   tenant   and whose turn it waits for, if that is fair; on hold, its ordered lane
 --   parked   since when, in ms
 --   waited   how many ms it has waited for slots since it was due; and after a space, how many of them it was on hold
 --   after    of a follow-up: the id of the task whose handler returned it
