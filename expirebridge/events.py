@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.model.lateness import LateCause
+from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import Task
 
 
@@ -39,12 +40,18 @@ class NotMade:
     id: str
     error: Exception
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
     """A producer's call returned; `task.outcome` says what it did."""
 
     task: Task
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +72,9 @@ class Started:
     cause: LateCause | None = None
     """Why it is late, if it is more than a second, with that time."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Misfired:
@@ -77,6 +87,9 @@ class Misfired:
     """`skipped`: it failed. `spread`: it is pending again, due at some time in the window."""
     cause: LateCause | None = None
     """Why it is late; None in the testing kit."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +108,9 @@ class Ended:
     error: BaseException | None = None
     """What the handler raised, if that is why; `Retry`, `Snooze`, `Busy` and `Discard` are
     answers."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

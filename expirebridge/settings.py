@@ -16,6 +16,7 @@ from expirebridge.model.codec import Codec, check_codec
 from expirebridge.model.durations import LONGEST, seconds_of
 from expirebridge.model.keywords import advising
 from expirebridge.model.log_fields import event
+from expirebridge.model.short_repr import short_repr
 
 if TYPE_CHECKING:
     from expirebridge.model.sealing import KeyRing
@@ -108,6 +109,9 @@ class Settings:
     """The most succeeded tasks that are kept (each one is kept for at least 15 s)."""
     keep_failed: float = 30 * 86400.0
     """How long a failed task is kept."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         place = os.fspath(self.tasks)

@@ -23,6 +23,7 @@ from expirebridge.model.row_state import (
     SyncState,
 )
 from expirebridge.model.sealing import KeyRing
+from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import Outcome, from_ms
 from expirebridge.producer.record_fields import record_fields
 from expirebridge.store.commands.call import Argument, When
@@ -77,6 +78,9 @@ class LedgerTask:
     outcome: Outcome | None = None
     """From `make_task` and `make_tasks` only: `created`, also when it took another's place; or
     `rejected`, from `make_tasks`."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, "id", "func", "ext", "status", "due", "outcome")
 
 
 def values_of(new: NewTask, *, ledger: str, ext: str | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from expirebridge.model.lanes import DeclaredLimit, Lane
+from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import Task
 
 
@@ -21,6 +22,9 @@ class LeftOut:
     error: str
     """The error, with its remedy."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
@@ -36,6 +40,9 @@ class Listing:
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their tasks are not among these."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LimitListing:
@@ -47,6 +54,9 @@ class LimitListing:
     """The lanes in which most tasks have a slot or wait, the fullest first; also those of holds."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their lanes are not among these."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +72,9 @@ class Moving:
     until the move goes on."""
     idle: float | None
     """Seconds since the mover was last here; None if that is not known."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def leaves(self) -> bool:
@@ -89,6 +102,9 @@ class Counts:
     """Partitions that could not be asked: their tasks are not counted."""
     moving: Moving | None = None
     """The move of this database, from when one was begun."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def unfinished(self) -> int:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from expirebridge.model.answers import LeftOut
 from expirebridge.model.group_names import OnFailed
+from expirebridge.model.short_repr import short_repr
 
 
 class GroupState(StrEnum):
@@ -45,6 +46,9 @@ class Group:
     stopped: datetime | None
     """Since when it is cancelled."""
 
+    def __repr__(self) -> str:
+        return short_repr(self, "name", "closed", "total", "left", "failed", "ended", "stopped")
+
     @property
     def state(self) -> GroupState:
         """Whether it is open, closed, ended or cancelled."""
@@ -79,3 +83,6 @@ class GroupListing:
     """True if there are no more."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their groups are not among these."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from expirebridge.model.short_repr import short_repr
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryEntry:
@@ -28,3 +30,6 @@ class HistoryEntry:
     times: int = 1
     """How often it happened in a row: keepalives, snoozes, and attempts without a handler, are one
     entry."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from expirebridge.model.short_repr import short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -19,6 +21,9 @@ class Hold:
     """How many due tasks wait for its end."""
     readable: bool
     """False if the stored value is not the JSON that `hold` writes. It holds without end then."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def func(self) -> str | None:

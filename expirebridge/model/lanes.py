@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from expirebridge.model.durations import human
+from expirebridge.model.short_repr import short_repr
 
 HOLD = "hold "
 """The beginning of a lane in which tasks wait for the end of a hold."""
@@ -30,6 +31,9 @@ class DeclaredLimit:
     functions: tuple[str, ...] = ()
     """The functions that it limits."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     def __str__(self) -> str:
         """Its numbers, in words."""
         if self.interval is not None:
@@ -54,6 +58,9 @@ class Lane:
     oldest_due: datetime | None
     """When the first of those that wait was due; None if none waits."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuePlace:
@@ -69,6 +76,9 @@ class QueuePlace:
     """None for a hold, and for a limit that no listener declares any more."""
     hold: str = ""
     """Of a hold: until when, by whom and why, as far as that was said."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __str__(self) -> str:
         """A sentence such as `waits for a slot of sms=17: 2 of 2 taken, 3rd in line`."""

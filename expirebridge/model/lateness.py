@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.model.durations import human
+from expirebridge.model.short_repr import short_repr
 
 LATE = 1.0
 """Seconds after its due time from which on a task without a `late_after` counts as late."""
@@ -58,6 +59,9 @@ class Lateness:
     seconds: float
     """Seconds from the due time to the start, the wait for slots included."""
     cause: LateCause
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __str__(self) -> str:
         return f"{human(self.seconds)} late: {words_of(self.cause)}"

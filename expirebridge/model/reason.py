@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import State
 
 
@@ -19,3 +20,6 @@ class Reason:
     """When that began, on the server's clock; None if it is not known."""
     remedy: str
     """The command that would change it, or shows more; empty if there is nothing to do."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

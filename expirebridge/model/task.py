@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from expirebridge.model.short_repr import short_repr
+
 if TYPE_CHECKING:  # a process that only makes tasks does without these
     from expirebridge.model.history import HistoryEntry
     from expirebridge.model.lanes import QueuePlace
@@ -140,6 +142,9 @@ class Task:
         default=None, repr=False, compare=False
     )
     """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, "id", "func", "state", "due", "outcome")
 
     def complete_in(self, session: "Transaction") -> None:
         """Record that this task succeeded, in the handler's own transaction, as its last statement.

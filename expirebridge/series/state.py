@@ -12,6 +12,7 @@ from expirebridge.model.durations import human
 from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.schedule import Schedule
 from expirebridge.model.sealing import KeyRing
+from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import UNCLAIMED, State, from_ms, to_ms
 from expirebridge.series.records import read_schedule
 from expirebridge.store import record_values
@@ -77,6 +78,9 @@ class Series:
     """How many ticks did not run because the next one was due when a listener found them."""
     overlapped: int
     """How many did not run because another one still ran."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, "id", "func", "schedule", "next", "paused", "over")
 
     @classmethod
     def of(
@@ -163,6 +167,9 @@ class SeriesListing:
     """The cursor of the next page, for `list_series(cursor=...)`. None if this was the last."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their series are not among these."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def _schedule(stored: StoredSeries) -> Schedule | None:

@@ -12,6 +12,7 @@ from expirebridge.listener.execution.follow_up import task_of
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.model.durations import human
 from expirebridge.model.sealing import Content
+from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import Task
 from expirebridge.testing.errors import TaskFailed
 
@@ -43,6 +44,9 @@ class Ran:
     answers."""
     took: float
     """Seconds that the handler took."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, "task", "at", "end", "delay", "reason")
 
     @property
     def func(self) -> str:
