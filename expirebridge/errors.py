@@ -38,6 +38,8 @@ ExpirebridgeError
 from collections.abc import Sequence
 from typing import Any
 
+from expirebridge.model.counting import plural
+
 
 class ExpirebridgeError(Exception):
     """The base of every error that expirebridge raises."""
@@ -119,9 +121,9 @@ class GroupIncomplete(GroupError):
     def __init__(self, name: str, lacking: int) -> None:
         super().__init__(
             name,
-            f"lacks {lacking:,} members, which were not made yet, or which the server lost: it is "
-            "not closed. Repeat the call of make_group that made it: it makes what is missing, and "
-            "closes it",
+            f"lacks {plural(lacking, 'member', 'members')}, not made yet, or lost by the server: "
+            "it is not closed. Repeat the call of make_group that made it: it makes what is "
+            "missing, and closes it",
         )
         self.lacking = lacking
         """How many members it lacks."""
@@ -282,4 +284,4 @@ class LimitsNeedOnePartition(ServerError):
 
 
 def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
+    return plural(count, "partition", "partitions")

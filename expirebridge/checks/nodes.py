@@ -10,6 +10,7 @@ from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.connection.cluster_client import ClusterClient
 from expirebridge.connection.several_servers import primaries_of
 from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, ServerUnreachable
+from expirebridge.model.counting import plural
 from expirebridge.model.keys import slot_of
 from expirebridge.store.client import Store
 from expirebridge.store.commands import partitions
@@ -110,12 +111,12 @@ def _joined(found: Mapping[str, list[Finding]]) -> Iterator[Finding]:
         if not faults:
             one, names = next(iter(some.items()))
             others = len(found) - len(names)
-            well = f"; the other {others} are well, too" if others else ""
+            well = f"; the other {plural(others, 'is', 'are')} well, too" if others else ""
             yield replace(one, message=f"{_named(names, len(found))}: {one.message}{well}")
 
 
 def _named(names: Sequence[str], count: int) -> str:
     if len(names) == count > 1:
         return f"all {count} nodes"
-    more = f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+    more = f" and {plural(len(names) - _SHOWN, 'other', 'others')}" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -4,7 +4,8 @@ from collections import Counter
 from functools import partial
 
 from expirebridge.checks.finding import Finding, ok, warning
-from expirebridge.checks.work import first_of, plural
+from expirebridge.checks.work import first_of
+from expirebridge.model.counting import plural
 from expirebridge.model.lacking import Lacking
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.sealing import KeyRing, key_of

@@ -8,6 +8,7 @@ import redis
 
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
@@ -53,7 +54,7 @@ def check_role(info: dict[str, Any]) -> Finding:
     replicas = int(info.get("connected_slaves", 0))
     if not replicas:
         return ok("role", "primary")
-    return ok("role", f"primary of {replicas} replica{'s' if replicas > 1 else ''}")
+    return ok("role", f"primary of {plural(replicas, 'replica', 'replicas')}")
 
 
 def check_events() -> Steps[Finding]:

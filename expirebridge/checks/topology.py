@@ -17,6 +17,7 @@ from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.model.answers import texts_of
+from expirebridge.model.counting import plural
 from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store.commands import looking, partitions
@@ -37,7 +38,7 @@ def check_cluster(cluster: Cluster, layout: PartitionLayout) -> Finding:
     if served < SLOTS:
         return warning(
             "cluster",
-            f"{where}, but {SLOTS - served} other slots have no node",
+            f"{where}, but {plural(SLOTS - served, 'other slot has', 'other slots have')} no node",
             "redis-cli --cluster fix HOST:PORT; with `cluster-require-full-coverage no` the slots "
             "that have one work meanwhile",
         )
@@ -48,7 +49,10 @@ def check_cluster(cluster: Cluster, layout: PartitionLayout) -> Finding:
             f"{where}; no replica follows {named}: if it dies, nothing takes over",
             f"redis-cli --cluster add-node NEW_HOST:PORT {alone[0]} --cluster-slave",
         )
-    return ok("cluster", f"{where}; {len(known.primaries)} primaries serve all slots")
+    return ok(
+        "cluster",
+        f"{where}; {plural(len(known.primaries), 'primary serves', 'primaries serve')} all slots",
+    )
 
 
 def check_coverage() -> Steps[Finding]:
@@ -89,7 +93,7 @@ def _where(homes: dict[str, Address]) -> str:
         return f"slot {slot_of(prefix)} of {prefix} is at {node}"
     counts = sorted(Counter(homes.values()).items())
     each = ", ".join(f"{count} at {node}" for node, count in counts)
-    return f"{len(homes)} partitions: {each}"
+    return f"{plural(len(homes), 'partition', 'partitions')}: {each}"
 
 
 def _without_replica(known: SlotMap) -> set[Address]:
@@ -209,7 +213,7 @@ def check_misplaced(nodes: Mapping[str, redis.Redis], layout: PartitionLayout) -
         )
     if silent:
         return warning("misplaced keys", f"not looked for everywhere: {'; '.join(silent)}", "")
-    return ok("misplaced keys", f"none at {len(nodes)} nodes")
+    return ok("misplaced keys", f"none at {plural(len(nodes), 'node', 'nodes')}")
 
 
 def _misplaced(client: redis.Redis, layout: PartitionLayout) -> Iterator[TriggerKey]:

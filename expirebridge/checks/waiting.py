@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Iterable
 
 from expirebridge.checks.finding import Finding, ok, warning
-from expirebridge.checks.work import first_of, plural
+from expirebridge.checks.work import first_of
 from expirebridge.errors import LimitsNeedOnePartition
 from expirebridge.handlers.definition import Handler
 from expirebridge.handlers.fleet import KnownFunctions
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.model.hold import Hold
 from expirebridge.model.lanes import DeclaredLimit, Lane

@@ -9,6 +9,7 @@ from expirebridge.checks.finding import Finding, Level, error, ok, warning
 from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.answers import Counts, LeftOut, texts_of
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.model.keys import InvalidKey, parse_key
 from expirebridge.model.lacking import Lacking
@@ -233,7 +234,7 @@ NAMED = 5
 
 def first_of(named: list[str]) -> str:
     """The first of these names, and the number of the others."""
-    more = f" and {len(named) - NAMED} others" if len(named) > NAMED else ""
+    more = f" and {plural(len(named) - NAMED, 'other', 'others')}" if len(named) > NAMED else ""
     return ", ".join(named[:NAMED]) + more
 
 
@@ -252,11 +253,6 @@ def _overdue(health: Health) -> str:
     return plural(health.overdue, "task is overdue", "tasks are overdue")
 
 
-def plural(count: int, one: str, more: str) -> str:
-    """A number, with the word for one or for more."""
-    return f"{count:,} {one if count == 1 else more}"
-
-
 # Checks the write-back from Redis to the rows of a ledger.
 
 MANY_DIRTY = MOST_DIRTY // 2
@@ -273,7 +269,11 @@ def check_dirty(limit: float) -> Steps[list[Finding]]:
     if not any(one.nonce for one in checkpoints):
         return []
     dirty, most, waited = WriteBackBacklog.of(checkpoints)
-    behind = f"{dirty:,} rows of the ledger do not know yet what happened to their tasks"
+    behind = plural(
+        dirty,
+        "row of the ledger does not know yet what happened to its task",
+        "rows of the ledger do not know yet what happened to their tasks",
+    )
     # The bound is that of each partition.
     bound = f"{MOST_DIRTY:,} in one partition" if len(checkpoints) > 1 else f"{MOST_DIRTY:,}"
     if most > MOST_DIRTY:
@@ -351,9 +351,10 @@ def of_move(counts: Counts) -> Finding | None:
     left = tasks + moving.series
     if not left and not moving.on_their_way:
         return ok("move", f"all was moved {moving.way}")
-    told = f"{left:,} tasks and series are left here"
+    told = f"{plural(left, 'task or series is', 'tasks and series are')} left here"
     if moving.on_their_way:
-        told += f", and {moving.on_their_way:,} are in transit, where nobody can run them"
+        travelling = plural(moving.on_their_way, "is", "are")
+        told += f", and {travelling} in transit, where nobody can run them"
     if moving.idle is None or moving.idle < LEFT_AFTER:
         return ok("move", f"goes on, {moving.way}: {told}")
     return warning(

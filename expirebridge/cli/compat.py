@@ -26,6 +26,7 @@ from expirebridge.cli.output import moment, print_json, print_line, printable, p
 from expirebridge.cli.stats import store_of
 from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import AlikeTasks, Arguments, BlindSpot, Comparison
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.task import from_ms
 from expirebridge.settings import HandlersPlace, Settings
@@ -133,7 +134,9 @@ def _print_report(
     for group in failing[:SHOWN]:
         _print_group(group)
     if len(failing) > SHOWN:
-        print_line(f"and {len(failing) - SHOWN:,} more groups: --json lists them all\n")
+        print_line(
+            f"and {plural(len(failing) - SHOWN, 'more group', 'more groups')}: --json lists all\n"
+        )
     print_line(
         f"tasks {comparison.compared:,}   would fail {comparison.failing:,}   "
         f"handlers {handlers:,} in {folder}"

@@ -23,6 +23,7 @@ from expirebridge.embedded.cluster import FEWEST, EmbeddedCluster
 from expirebridge.embedded.resources import example_tasks
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.errors import ExpirebridgeError
+from expirebridge.model.counting import plural
 from expirebridge.producer.bridge import Bridge
 
 PATIENCE = 1.0
@@ -45,7 +46,7 @@ class DemoKind:
     def fault(self) -> str | None:
         """The failure, if there was one."""
         if len(self.runs) != self.attempts:
-            return f"ran {len(self.runs)} times instead of {self.attempts}"
+            return f"ran {plural(len(self.runs), 'time', 'times')} instead of {self.attempts}"
         if any(run["started"] < run["due"] for run in self.runs):
             return "ran before it was due"
         if self.runs and self.runs[-1]["started"] < self.due - 0.1:
@@ -168,7 +169,7 @@ def _summary(kinds: list[DemoKind]) -> int:
         print_line(f"{'ok   ' if fault is None else 'FAULT'} {kind.about}: {fault or expected}")
     late = [(run["started"] - run["due"]) * 1000 for kind in kinds for run in kind.runs]
     if late:
-        print_line(f"\n{len(late)} starts, at most {max(late):.1f} ms late")
+        print_line(f"\n{plural(len(late), 'start', 'starts')}, at most {max(late):.1f} ms late")
     return faults
 
 

@@ -29,6 +29,7 @@ from expirebridge.cli.stats import probe_store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import LimitsNeedOnePartition, ServerError
 from expirebridge.handlers import Registry
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
@@ -182,9 +183,9 @@ def _print_report(findings: Iterable[Finding], url: str) -> None:
     errors, warnings = levels.count(Level.ERROR), levels.count(Level.WARNING)
     limits = levels.count(Level.LIMIT)
     print_line(
-        f"\n{errors} error{'s' if errors != 1 else ''}, {warnings} warning"
-        f"{'s' if warnings != 1 else ''}, {levels.count(Level.OK)} ok"
-        + (f", {limits} limit{'s' if limits != 1 else ''}" if limits else "")
+        f"\n{plural(errors, 'error', 'errors')}, {plural(warnings, 'warning', 'warnings')}, "
+        f"{levels.count(Level.OK)} ok"
+        + (f", {plural(limits, 'limit', 'limits')}" if limits else "")
     )
     if limits:
         print_line(

@@ -32,6 +32,7 @@ from expirebridge.migration.sources import job_import
 from expirebridge.migration.sources.job_import import JobLibrary, JobOptions
 from expirebridge.migration.sources.report import ImportReport, SkippedKind
 from expirebridge.model.answers import texts_of
+from expirebridge.model.counting import plural
 from expirebridge.model.task import UNCLAIMED, State, from_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
@@ -303,7 +304,8 @@ def export(
     with closing(store_of(settings)) as store, _opened(file) as output:
         counts = store.run(Operations(settings, Hooks()).count())
         if counts.listeners:
-            warn(f"{counts.listeners} listeners beat: what they run meanwhile runs elsewhere, too")
+            beating = plural(counts.listeners, "listener beats", "listeners beat")
+            warn(f"{beating}: what runs meanwhile runs elsewhere, too")
         with progress_bar("exporting", counts.unfinished - counts.running) as advance:
             groups = _write_groups(store, output)
             unreadable = 0
@@ -324,9 +326,10 @@ def export(
                 output.write(line)
         left_out = store.left_out
     if counts.running:
-        warn(f"{counts.running} running tasks are left out")
+        warn(f"{plural(counts.running, 'running task is', 'running tasks are')} left out")
     if unreadable:
-        warn(f"{unreadable} tasks that cannot be read are left out")
+        unread = plural(unreadable, "task that cannot be read is", "tasks that cannot be read are")
+        warn(f"{unread} left out")
     for text in texts_of(left_out):
         warn(f"left out: {text}")
     if left_out:

@@ -13,6 +13,7 @@ from expirebridge.cli.output import (
     print_tasks,
 )
 from expirebridge.errors import PartlyDone
+from expirebridge.model.counting import plural
 from expirebridge.model.task import Change, State
 from expirebridge.producer.bridge import Bridge
 
@@ -118,7 +119,7 @@ def _change(
         typer.echo(f"expirebridge: {partly}", err=True)
         ids = partly.done
     if ids:
-        confirm(f"{verb} {len(ids):,} failed tasks?", yes=yes)
+        confirm(f"{verb} {plural(len(ids), 'failed task', 'failed tasks')}?", yes=yes)
     done = change(ids, progress=print_progress)
     if as_json or done:
         print_counts(done, as_json=as_json)

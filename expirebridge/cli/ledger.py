@@ -23,6 +23,7 @@ from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.connection.urls import check_url, safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.settings import Settings, named_url
 from expirebridge.store.commands.ledger import RedisCheckpoint, WriteBackBacklog, read_ledgers
@@ -86,7 +87,7 @@ def prune(
         count = sum(_pruned(partition, keep) for partition in engine.all_partitions(server))
     if as_json:
         return print_json({"deleted": count})
-    return print_line(f"deleted {count} rows")
+    return print_line(f"deleted {plural(count, 'row', 'rows')}")
 
 
 def _pruned(partition: "LedgerPartition", keep: float) -> int:
@@ -121,7 +122,7 @@ def erase(
         count = own.erase(connection, id, ext=ext)
     if as_json:
         return print_json({"erased": count})
-    return print_line(f"erased {count} tasks")
+    return print_line(f"erased {plural(count, 'task', 'tasks')}")
 
 
 def _seconds(text: str) -> float:
@@ -232,7 +233,7 @@ def check_(
     else:
         for row in unfit:
             print_line(f"{printable(row.id)}  {printable(row.reason)}")
-        print_line(f"version {VERSION}, {len(unfit)} rows that cannot be relayed")
+        print_line(f"version {VERSION}, {plural(len(unfit), 'row', 'rows')} that cannot be relayed")
     if unfit:
         raise typer.Exit(ILL)
 

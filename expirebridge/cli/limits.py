@@ -89,4 +89,5 @@ def weight(
         bridge.weight(limit, tenant, weight)
     if as_json:
         return print_json({"limit": limit, "tenant": tenant, "weight": weight})
-    return print_line(f"{tenant} has {weight:g} turns of {limit} for each one of the others")
+    turns = f"{weight:g} turn{'' if weight == 1 else 's'}"
+    return print_line(f"{tenant} has {turns} of {limit} for each one of the others")

@@ -18,6 +18,7 @@ from expirebridge.hooks import Hook
 from expirebridge.listener import listener
 from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import RELOADER, SupervisorLink, watch_reloader
+from expirebridge.model.counting import plural
 from expirebridge.model.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings, warn_of_variables
@@ -96,8 +97,8 @@ def _load_functions(settings: Settings) -> None:
 def _check_ports(first: int | None, count: int) -> None:
     if first is not None and _port(first, count) > HIGHEST_PORT:
         raise InvalidSetting(
-            f"--metrics-port {first}: {count} workers need as many ports from there on, and the "
-            f"last port is {HIGHEST_PORT}"
+            f"--metrics-port {first}: {plural(count, 'worker needs', 'workers need')} as many "
+            f"ports from there on, and the last port is {HIGHEST_PORT}"
         )
 
 

@@ -15,6 +15,7 @@ from expirebridge.connection.urls import safe_url
 from expirebridge.errors import MoveRefused, ServerUnsuitable
 from expirebridge.migration.migrator import Migrator
 from expirebridge.model.answers import Counts
+from expirebridge.model.counting import plural
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
@@ -88,13 +89,13 @@ class MoveReport:
             )
         elif counts.running:
             self._say(
-                f"{counts.running} tasks are marked as running, and no listener is alive: if "
-                "theirs were killed, start one here for a moment"
+                f"{plural(counts.running, 'task is', 'tasks are')} marked as running, and no "
+                "listener is alive: if theirs were killed, start one here for a moment"
             )
         elif keys := self._migrator.plain_keys():
             self._say(
-                f"{keys} keys of other clients are here that no listener has noticed: start one "
-                "here for a moment"
+                f"{plural(keys, 'key of another client is', 'keys of other clients are')} here "
+                "that no listener has noticed: start one here for a moment"
             )
 
     def _say(self, message: str) -> None:
@@ -111,7 +112,8 @@ class MoveReport:
         if moved.stayed:
             counts["stayed"] = moved.stayed
             warn(
-                f"{moved.stayed} tasks were left out: the new database has others with their ids: "
+                f"{plural(moved.stayed, 'task was', 'tasks were')} left out: the new database has "
+                "others of the same id: "
                 f"{', '.join(moved.stayed_ids)}"
             )
         print_counts(counts, as_json=as_json)

@@ -20,6 +20,7 @@ from rich.text import Text
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
 from expirebridge.model.answers import Counts, LeftOut, Listing, texts_of
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.model.group import Group
 from expirebridge.model.history import HistoryEntry
@@ -109,7 +110,8 @@ def print_tasks(listing: Listing) -> None:
     warn_of(listing.left_out)
     if listing.cursor is not None:
         sys.stderr.write(
-            f"({listing.examined} tasks looked at; there are more: --cursor {listing.cursor})\n"
+            f"({plural(listing.examined, 'task', 'tasks')} looked at; there are more: "
+            f"--cursor {listing.cursor})\n"
         )
 
 

@@ -12,6 +12,7 @@ from expirebridge.cli.stats import store_of
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
 from expirebridge.model.answers import Counts
+from expirebridge.model.counting import plural
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.producer.bridge import Bridge
 from expirebridge.producer.operations import Operations
@@ -47,7 +48,7 @@ def create(
             raise typer.Exit(NOT_POSSIBLE) from None
     if as_json:
         return print_json({"partitions": count})
-    return print_line("1 partition" if count == 1 else f"{count} partitions")
+    return print_line(plural(count, "partition", "partitions"))
 
 
 @group.command("show")

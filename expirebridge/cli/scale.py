@@ -10,6 +10,7 @@ from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import left_out_as_data, moment, print_json, print_line, warn_of
 from expirebridge.cli.stats import store_of
 from expirebridge.hooks import Hooks
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.observe.scaling import Scale, read_scale
 from expirebridge.producer.operations import Operations
@@ -60,9 +61,13 @@ def scale(
 
 
 def _print(found: Scale) -> None:
-    print_line(f"{found.listeners} listeners, each of {found.concurrency:,} tasks at once")
     print_line(
-        f"most is needed from {moment(found.peak)} on: {found.peak_tasks:,} tasks in "
+        f"{plural(found.listeners, 'listener', 'listeners')}, each of "
+        f"{plural(found.concurrency, 'task', 'tasks')} at once"
+    )
+    print_line(
+        f"most is needed from {moment(found.peak)} on: "
+        f"{plural(found.peak_tasks, 'task', 'tasks')} in "
         f"{human(found.within)}, which take {found.peak_slots:,.1f} places"
     )
     print_line(

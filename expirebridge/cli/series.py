@@ -33,6 +33,7 @@ from expirebridge.cli.output import (
 )
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import NotPermitted, ServerUnreachable
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.model.task import Change, Task
 from expirebridge.producer.bridge import Bridge
@@ -364,7 +365,8 @@ def series_as_data(series: Series) -> dict[str, Any]:
 
 
 def _as_fields(series: Series) -> Iterable[tuple[str, str]]:
-    carriers = f"by {series.carriers} listeners that beat" if series.declared else "no: scheduled"
+    beating = plural(series.carriers, "listener that beats", "listeners that beat")
+    carriers = f"by {beating}" if series.declared else "no: scheduled"
     fields: dict[str, str | None] = {
         "id": series.id,
         "schedule": _schedule(series),

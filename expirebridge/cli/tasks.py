@@ -43,6 +43,7 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.model.answers import Listing
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.group_names import group_of
 from expirebridge.model.task import Change, State, Task
@@ -82,7 +83,7 @@ def cancel(
     """
     with Bridge(url) as bridge:
         if tag is not None and id is None and not yes:
-            confirm(f"Cancel {_unfinished(bridge, tag)} tasks with the tag {tag}?", yes=yes)
+            confirm(f"Cancel {_unfinished(bridge, tag)} with the tag {tag}?", yes=yes)
         _change(id, tag, bridge.cancel, bridge.cancel_tag, as_json=as_json)
 
 
@@ -193,7 +194,9 @@ def _unfinished(bridge: Bridge, tag: str) -> str:
     """The number of unfinished tasks with a tag, as far as a listing shows."""
     listing = bridge.list(tag=tag, limit=MAX_EXAMINED)
     count = sum(not task.state.finished for task in listing.tasks)
-    return f"{count:,}" if listing.complete else f"{count:,} or more"
+    if not listing.complete:
+        return f"{count:,} or more tasks"
+    return plural(count, "task", "tasks")
 
 
 def not_possible(message: str) -> None:

@@ -14,6 +14,7 @@ from expirebridge.ledger.engine import connected, read_url
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
 from expirebridge.ledger.ledger import Ledger
 from expirebridge.ledger.threads import with_timeout
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings
@@ -92,8 +93,8 @@ def check_ledger_series(settings: Settings) -> list[Finding]:
     if behind:
         message = f"the next tick was not made in time of {first_of(behind)}"
         return [warning("ledger series", message, f"{_LISTEN}: listeners make the ticks")]
-    several = f"{len(series):,} series have their ticks"
-    return [ok("ledger series", "1 series has its next tick" if len(series) == 1 else several)]
+    ticking = plural(len(series), "series has its next tick", "series have their ticks")
+    return [ok("ledger series", ticking)]
 
 
 def _first_series(settings: Settings) -> Sequence[Series]:

@@ -20,6 +20,7 @@ from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedA
 from expirebridge.listener.execution.exceptions import WITHDRAWN
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult
+from expirebridge.model.counting import plural
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
@@ -106,8 +107,8 @@ class EmergencySettler:
             return consumer.session.heart_store.run(call)
         except ServerError as error:
             logger.warning(
-                "%d tasks could not be settled, and wait for their leases to lapse: %s",
-                len(settlements), error,
+                "%s not be settled, until the leases lapse: %s",
+                plural(len(settlements), "task could", "tasks could"), error,
                 extra=event("left to leases", count=len(settlements), error=str(error)),
             )  # fmt: skip
             return []

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from expirebridge.model.answers import LeftOut
+from expirebridge.model.counting import plural
 from expirebridge.model.group_names import OnFailed
 from expirebridge.model.short_repr import short_repr
 
@@ -71,7 +72,7 @@ class Group:
     def progress(self) -> str:
         """How far it is, in words: `40 of 100 members left, 2 failed`."""
         failed = f", {self.failed:,} failed" if self.failed else ""
-        return f"{self.left:,} of {self.total:,} members left{failed}"
+        return f"{self.left:,} of {plural(self.total, 'member', 'members')} left{failed}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import orjson
 
 from expirebridge.errors import InvalidTask
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.keys import check_tags
 from expirebridge.model.keywords import advising
@@ -191,9 +192,10 @@ class Snooze(Exception):
     def refusal(self, snoozes: int, now: float) -> str | None:
         """Why it is not granted after so many snoozes, at this time (seconds since 1970)."""
         if self.times is not None and snoozes >= self.times:
-            return f"snoozed {snoozes} times, {self.times} allowed: {self}"
+            return f"snoozed {plural(snoozes, 'time', 'times')}, {self.times} allowed: {self}"
         if self.until is not None and now >= self.until.timestamp():
-            return f"snoozed {snoozes} times, until {self.until.isoformat()}: {self}"
+            so_often = plural(snoozes, "time", "times")
+            return f"snoozed {so_often}, until {self.until.isoformat()}: {self}"
         return None
 
     def delay(self, now: float) -> float:

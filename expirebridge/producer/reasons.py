@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from expirebridge.handlers.fleet import KnownFunctions
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.model.group import Group
 from expirebridge.model.group_names import group_of
@@ -174,14 +175,16 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
     if not at_work.listeners or KnownFunctions.of(at_work).lack(task.func):
         return "idle", _idle(listeners.fleet, task.func), "expirebridge handlers --fleet"
     if found.dirty is not None and found.dirty > MOST_DIRTY:
-        text = f"its ledger must first write {found.dirty:,} rows"
+        text = f"its ledger must first write {plural(found.dirty, 'row', 'rows')}"
         return "ledger", text, "expirebridge ledger status"
     if task.lapses >= LAPSES_UNTIL_ALONE:
-        text = f"{task.lapses} listeners died with it: it runs when one has nothing else to do"
+        died = plural(task.lapses, "listener", "listeners")
+        text = f"{died} died with it: it runs when one has nothing else to do"
         return "alone", text, f"expirebridge show {task.id}"
     most = at_work.concurrency
     if most is not None and listeners.running >= most:
-        text = f"the listeners are full: {listeners.running:,} tasks run, of at most {most:,}"
+        running = plural(listeners.running, "task runs", "tasks run")
+        text = f"the listeners are full: {running}, of at most {most:,}"
         return "full", text, "expirebridge listen"
     if found.granted is not None:
         return "granted", "it has its slot, and a listener is about to claim it", ""
@@ -189,8 +192,11 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
         text = "it is of a ledger: a listener that has it must first relay what was committed"
         return "ledger", text, "expirebridge ledger status"
     if found.ahead:
-        tasks = "1 task is" if found.ahead == 1 else f"{found.ahead:,} tasks are"
-        return "behind", f"{tasks} due before it", "expirebridge doctor"
+        return (
+            "behind",
+            f"{plural(found.ahead, 'task is', 'tasks are')} due before it",
+            "expirebridge doctor",
+        )
     return "due", "no listener has claimed it yet", "expirebridge doctor"
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from expirebridge.errors import InvalidSetting
 from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import ENDS_WITHIN
+from expirebridge.model.counting import plural
 from expirebridge.model.log_fields import event
 from expirebridge.supervisor.worker import Worker
 
@@ -143,7 +144,8 @@ class Supervisor:
         if self._is_stopping:
             return
         logger.info(
-            "replacing %d workers one by one", len(self._workers),
+            "replacing %s one by one",
+            plural(len(self._workers), "worker", "workers"),
             extra=event("replacing", workers=len(self._workers)),
         )  # fmt: skip
         self._replaces_since = time.monotonic()

@@ -22,6 +22,7 @@ from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
+from expirebridge.model.counting import plural
 from expirebridge.model.group_names import group_of
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
@@ -193,12 +194,13 @@ def never_idle(done: Sequence[Ran], limit: int) -> NeverIdle:
     """The error after so many attempts, with those that ran most often."""
     counts = Counter(ran.func for ran in done)
     last = {ran.func: ran for ran in done}
-    lines = [f"after {limit} attempts more were due, so this may go on for ever. Most often ran:"]
+    after = plural(limit, "attempt", "attempts")
+    lines = [f"after {after} more were due, so this may go on for ever. Most often ran:"]
     for func, count in counts.most_common(MOST_SHOWN):
         ran = last[func]
         lines.append(
-            f"  {func}, {count} times; the last was {shown(ran.task)}, task {ran.task.id}, at "
-            f"{ran.at:%Y-%m-%d %H:%M:%S}, which {_ended(ran)}"
+            f"  {func}, {plural(count, 'time', 'times')}; the last was {shown(ran.task)}, "
+            f"task {ran.task.id}, at {ran.at:%Y-%m-%d %H:%M:%S}, which {_ended(ran)}"
         )
     lines.append(
         "Travel for a time instead, such as travel('3d'), or allow more attempts: limit=10_000"

@@ -16,6 +16,7 @@ from expirebridge.checks.sealed import check_opened
 from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.model.answers import Counts, LeftOut, texts_of
+from expirebridge.model.counting import plural
 from expirebridge.model.durations import human
 from expirebridge.model.lateness import words_of
 from expirebridge.model.objective import ObjectiveResult
@@ -52,7 +53,7 @@ class Backlog:
 
     def __str__(self) -> str:
         """A sentence about the backlog, and one about its change."""
-        tasks = "1 task is" if self.overdue == 1 else f"{self.overdue:,} tasks are"
+        tasks = plural(self.overdue, "task is", "tasks are")
         return f"{tasks} overdue, the first for {human(self.waited)}. {self._change()}"
 
     def _change(self) -> str:

@@ -155,7 +155,7 @@ def test_what_is_left_out_is_told(
     result = run("export", file, url=url)
     assert (result.returncode, file.read_bytes()) == (0, b"")
     assert "1 listeners beat" in result.stderr
-    assert "1 running tasks are left out" in result.stderr
+    assert "1 running task is left out" in result.stderr
 
 
 GOOD = {"id": "a", "func": "m.f", "args": "[]", "due": "2031-01-01T00:00:00Z"}
@@ -394,7 +394,7 @@ def test_members_that_stayed_behind_are_made_again_or_given_up(
     bridge.run_now("g@g1")
     assert store.run(claiming.claim("t", Settings(), places=1, idle=True)).tasks
     file = tmp_path / "tasks"
-    assert "1 running tasks are left out" in run("export", str(file), url=url).stderr
+    assert "1 running task is left out" in run("export", str(file), url=url).stderr
     run("import", str(file), url=new_url)
     assert (group_at(new).left, group_at(new).failed) == (3, 1)
     assert group_at(new).failed_at is not None

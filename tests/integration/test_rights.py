@@ -106,7 +106,7 @@ def steer_group(url: str) -> None:
         assert [task.id for task in bridge.list(group="g").tasks] == ["g@g0"]
         reason = bridge.why("g@then")
         assert reason is not None
-        assert reason.text == "waits for group g: 1 of 1 members left"
+        assert reason.text == "waits for group g: 1 of 1 member left"
         assert bridge.cancel_group("g").cancelled == 1
         found = bridge.get_group("g")
         assert found is not None

@@ -162,7 +162,7 @@ async def test_a_listener_deletes_old_rows(
     harness.settle_down()
     harness.insert("old", status=10, todo=0, modified=1)
     async with listening(with_ledger, run=end):
-        await until_logged(lambda: "deleted 1 rows of the ledger" in caplog.text)
+        await until_logged(lambda: "deleted 1 row of the ledger" in caplog.text)
     assert ids(harness) == ["young"]
 
 
@@ -238,7 +238,7 @@ def test_the_command_erases(harness: LedgerHarness, with_ledger: Settings) -> No
     harness.insert("a", status=10, **SECRET)
     harness.insert("b", status=20, **SECRET)
     assert run("erase", "--ext", "nobody", settings=with_ledger) == "erased 0 tasks\n"
-    assert run("erase", "--id", "a", settings=with_ledger) == "erased 1 tasks\n"
+    assert run("erase", "--id", "a", settings=with_ledger) == "erased 1 task\n"
     assert json.loads(run("erase", "--ext", "ann", "--json", settings=with_ledger)) == {"erased": 1}
     with pytest.raises(InvalidTask, match="either id or ext"):
         run("erase", settings=with_ledger)

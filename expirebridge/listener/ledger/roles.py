@@ -22,6 +22,7 @@ from expirebridge.listener.ledger.row_check import RowCheck
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
+from expirebridge.model.counting import plural
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
@@ -315,7 +316,8 @@ class RetentionLoop:
             return
         if count:
             logger.info(
-                "deleted %d rows of the ledger whose tasks finished long ago", count,
+                "deleted %s of the ledger whose tasks finished long ago",
+                plural(count, "row", "rows"),
                 extra=event("rows pruned", count=count),
             )  # fmt: skip
 

@@ -16,6 +16,7 @@ from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.session import PartitionSession, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
+from expirebridge.model.counting import plural
 from expirebridge.model.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -191,7 +192,8 @@ class KeyReconciler:
         if stale:
             self._consumer.session.resyncs.request("events waited for too long to be believed")
             logger.warning(
-                "%d events were dropped: there was no time to look at them", stale,
+                "%s dropped: there was no time to look at all",
+                plural(stale, "event was", "events were"),
                 extra=event("events dropped", count=stale),
             )  # fmt: skip
         return news
@@ -280,8 +282,9 @@ class KeyReconciler:
             return True
         session.resyncs.request("the server that reported deletions is a replica now")
         logger.warning(
-            "%d deletions were not believed: the server that reported them is a replica now",
-            deleted, extra=event("deletions ignored", count=deleted),
+            "%s not believed: the server that reported this is a replica now",
+            plural(deleted, "deletion was", "deletions were"),
+            extra=event("deletions ignored", count=deleted),
         )  # fmt: skip
         return False
 

@@ -34,6 +34,7 @@ from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import SubscriberElection
 from expirebridge.listener.wakeups import cancel_roles
 from expirebridge.listener.watchdog import Watchdog
+from expirebridge.model.counting import plural
 from expirebridge.model.log_fields import event
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.settings import Settings
@@ -281,7 +282,8 @@ class ClusterServers(Servers):
                 moves[old, new] += 1
         for (old, new), count in moves.items():
             logger.warning(
-                "%d partitions are on %s now; they were on %s", count, new.name, old.name,
+                "%s on %s now, and no longer on %s",
+                plural(count, "partition is", "partitions are"), new.name, old.name,
                 extra=event("failed over", server=new.name, before=old.name, partitions=count),
             )  # fmt: skip
             self._hooks.emit(FailedOver(server=new.name, before=old.name))

@@ -11,6 +11,7 @@ from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
+from expirebridge.model.counting import plural
 from expirebridge.model.lateness import LateCause
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -95,7 +96,8 @@ class Scanner(PeriodicRole):
             consumer.hindrances.end(LateCause.EVENT_GAP)
         if adopted:
             logger.info(
-                "a scan adopted %d tasks that other clients had set", adopted,
+                "a scan adopted %s that other clients had set",
+                plural(adopted, "task", "tasks"),
                 extra=event("adopted", count=adopted),
             )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.migration.sources.redis_pages import PAGE
+from expirebridge.model.counting import plural
 
 
 class CountedLines:
@@ -24,7 +25,8 @@ class CountedLines:
             elif values == total - counted and values is not True:
                 counted = total
             else:
-                raise self._bad(number, f"{total - counted} lines with objects are before it")
+                more = plural(total - counted, "line with objects is", "lines with objects are")
+                raise self._bad(number, f"{more} before it")
         if counted != total:
             raise self._bad(None, "it does not end with the number of its lines")
         return total
