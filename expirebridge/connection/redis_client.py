@@ -20,8 +20,9 @@ NAMELESS: dict[str, None] = (
     if hasattr(redis, "DriverInfo")
     else {"lib_name": None, "lib_version": None}
 )
-# RESP2 works alike on every server that we support. Replies stay bytes: one key that is not UTF-8
-# must not stop a listener.
+# RESP2 works alike on every server that we support, and what reads the replies of plain commands
+# knows no other shape: a URL that asks for RESP3 gets RESP2, too. Replies stay bytes: one key that
+# is not UTF-8 must not stop a listener.
 _COMMON: dict[str, Any] = {
     "protocol": 2,
     "decode_responses": False,
@@ -32,6 +33,7 @@ _SPEAKING_TLS: dict[Any, Any] = {
     redis.SSLConnection: TlsConnection,
     redis.asyncio.SSLConnection: AsyncTlsConnection,
 }
+_PROTOCOL = re.compile(r"(?<=[?&])protocol=[^&]*(?:&|$)")
 _UNKNOWN = r"unexpected keyword argument '(\w+)'"
 _WAITING_POOLS: dict[Any, Any] = {
     redis.Redis: redis.BlockingConnectionPool,
@@ -43,6 +45,7 @@ _WAITING_POOLS: dict[Any, Any] = {
 
 def made(plain: str, kind: type[C], url: str, **options: Any) -> C:
     """A client for a URL as redis-py reads it; `url` is what the user gave."""
+    plain = _PROTOCOL.sub("", plain)
     parts = urlsplit(plain)
     if parts.scheme == "rediss":
         # redis-py 5 would take the certificate of any host.

@@ -305,6 +305,8 @@ def _fault_of_query(query: str) -> str:
     for name, value in parse_qsl(query):
         if name in _NOT_FOR_URLS:
             return f"{name}: leave it out, for {_NOT_FOR_URLS[name]}"
+        if name == "protocol" and value not in {"2", "3"}:
+            return "protocol: 2 or 3; expirebridge speaks RESP2 in either case"
         if name in _TLS_FILES and not Path(value).exists():
             return f"{name}: there is no file {value}"
     return ""

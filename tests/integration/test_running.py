@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,6 +38,20 @@ async def test_an_async_handler_runs_when_its_task_is_due(
     assert read.started is not None
     assert read.started >= task.due
     assert read.attempt == 1
+
+
+async def test_a_listener_whose_url_asks_for_another_protocol_runs_tasks(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    witness, seen = Witness(), list[str]()
+
+    async def note(text: str) -> None:
+        seen.append(text)
+
+    async with listening(replace(settings, url=f"{settings.url}?protocol=3"), witness, note=note):
+        await async_bridge.make_task("test.note", ["soon"], 0.05)
+        await witness.until_ended()
+    assert seen == ["soon"]
 
 
 async def test_a_plain_handler_runs_in_a_thread_and_knows_its_task(

@@ -169,6 +169,21 @@ def test_other_urls_are_taken(url: str, colour: type[Bridge | AsyncBridge]) -> N
     colour(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h/1?protocol=3", "redis://h?protocol=3&socket_timeout=2", "redis+cluster://h?protocol=3",
+        "rediss://h/1?socket_timeout=2&protocol=3", "redis+sentinel://h/mymaster/1?protocol=3",
+    ],
+)  # fmt: skip
+def test_a_url_that_asks_for_another_protocol_gets_the_one_that_is_read(url: str) -> None:
+    made = [clients.listener_client(url, socket_timeout=1), clients.probe_client(url)]
+    made += [clients.heartbeat_client(url, socket_timeout=1)]
+    if "cluster" not in url:
+        made += [clients.producer_client(url), clients.async_producer_client(url)]
+    assert {client.get_connection_kwargs()["protocol"] for client in made} == {2}
+
+
 def test_an_escaped_password_reaches_the_server_as_it_is() -> None:
     password = "a/b?c#d[e]f@g:h%i"
     client = clients.producer_client(f"redis://ann:{quote(password, safe='')}@h/1")
