@@ -6,6 +6,7 @@ log themselves is written unchanged.
 
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -270,11 +271,48 @@ def _log_end(event: Ended) -> None:
     if not logger.isEnabledFor(level):
         return
     brief, took = event.brief, round(event.duration * 1000, 1)
+    more = _given_back.count(task.func, brief) if event.end is End.RELEASED else 0
+    if more is None:
+        return
     logger.log(
-        level, "%s %s %s, attempt %d, %.1f ms%s",
+        level, "%s %s %s, attempt %d, %.1f ms%s%s",
         event.end, task.func, task.id, task.attempt, took, brief and f": {brief!r}",
+        f" (and {more:,} like it since the last such line)" if more else "",
         extra=fields_of(
             event.end.value, func=task.func, task=task.id, attempt=task.attempt, took_ms=took,
             reason=brief.encode(errors="backslashreplace").decode(),
+            **({"more": more} if more else {}),
         ),
     )  # fmt: skip
+
+
+class _Repeats:
+    """Counts what happens again and again for one reason, so that a line a minute says it.
+
+    A function that no listener has is tried again every 15 s for each of its tasks: 5,000 of these
+    would fill the log with 28 million lines in a day.
+    """
+
+    MINUTE = 60.0
+    MOST = 1000
+    """Reasons that are remembered: some name what differs from task to task."""
+
+    def __init__(self) -> None:
+        self._last = dict[tuple[str, str], tuple[float, int]]()
+        """When each was logged last, and how often it came since."""
+
+    def count(self, func: str, reason: str) -> int | None:
+        """How often this came since it was logged last; None if it is not to be logged now."""
+        now = time.monotonic()
+        since, left_out = self._last.get((func, reason), (-self.MINUTE, 0))
+        if now - since < self.MINUTE:
+            self._last[func, reason] = since, left_out + 1
+            return None
+        if len(self._last) >= self.MOST:
+            self._last.clear()
+        self._last[func, reason] = now, 0
+        return left_out
+
+
+_given_back = _Repeats()
+"""The tasks that this process gave back to other listeners."""

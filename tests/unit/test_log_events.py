@@ -4,6 +4,7 @@ import ast
 import json
 import logging
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import expirebridge
 from expirebridge import State, Task
 from expirebridge.hooks import End, Ended
 from expirebridge.model.log_fields import event
+from expirebridge.observe import logs
 from expirebridge.observe.logs import JsonLines, log_event
 
 PACKAGE = Path(expirebridge.__file__).parent
@@ -78,6 +80,31 @@ def test_a_success_is_logged_by_default_only_after_a_failure(
     with caplog.at_level(logging.INFO, logger="expirebridge"):
         log_event(ended)
     assert len(caplog.records) == (level != "DEBUG")
+
+
+def test_what_is_given_back_for_one_reason_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_given_back", logs._Repeats())
+
+    def give_back(func: str, reason: str) -> None:
+        task = Task(
+            id="order-17", func=func, key=b"", state=State.RUNNING, due=datetime.now(UTC), attempt=1
+        )
+        log_event(Ended(task=task, end=End.RELEASED, duration=0.0, reason=reason, brief=reason))
+
+    for func in ("mail.send", "mail.fetch") * 500:
+        give_back(func, "no handler")
+    give_back("mail.send", "no key")
+    assert [getattr(record, "fields", {})["func"] for record in caplog.records] == [
+        "mail.send", "mail.fetch", "mail.send",
+    ]  # fmt: skip
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    give_back("mail.send", "no handler")
+    last = caplog.records[-1]
+    assert "'no handler' (and 499 like it since the last such line)" in last.getMessage()
+    assert getattr(last, "fields", {})["more"] == 499
 
 
 def test_a_line_that_names_no_event_has_one() -> None:

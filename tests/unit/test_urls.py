@@ -1,5 +1,6 @@
 """URLs that cannot be used are refused, and no URL is shown with its password."""
 
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -177,7 +178,7 @@ def test_other_urls_are_taken(url: str, colour: type[Bridge | AsyncBridge]) -> N
     ],
 )  # fmt: skip
 def test_a_url_that_asks_for_another_protocol_gets_the_one_that_is_read(url: str) -> None:
-    made = [clients.listener_client(url, socket_timeout=1), clients.probe_client(url)]
+    made: list[Any] = [clients.listener_client(url, socket_timeout=1), clients.probe_client(url)]
     made += [clients.heartbeat_client(url, socket_timeout=1)]
     if "cluster" not in url:
         made += [clients.producer_client(url), clients.async_producer_client(url)]
