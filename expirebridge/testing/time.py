@@ -21,12 +21,16 @@ _CHANGES = {
     "include/clock": [
         ("-- The server's clock", f"{_OFFSET}\n-- The server's clock"),
         ("+ tonumber(time[2])", "+ tonumber(time[2]) + offset * 1000"),
-        ("'PXAT', due)", "'PXAT', due - offset)"),
         (
-            "  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', name) end\n",
+            "'PXAT', math.floor(math.min(due, LATEST))",
+            "'PXAT', math.floor(math.min(due, LATEST)) - offset",
+        ),
+        (
+            "  if redis.REDIS_VERSION_NUM then "
+            "return math.min(redis.call('PEXPIRETIME', name), LATEST) end\n",
             "  if redis.REDIS_VERSION_NUM then\n"
             "    local ends = redis.call('PEXPIRETIME', name)\n"
-            "    return ends < 0 and ends or ends + offset\n"
+            "    return ends < 0 and ends or math.min(ends + offset, LATEST)\n"
             "  end\n",
         ),
     ],
