@@ -1,8 +1,10 @@
 """The commands export and import: tasks as lines of JSON, and the jobs of other libraries."""
 
+import heapq
+import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,10 +35,12 @@ from expirebridge.migration.sources.job_import import JobLibrary, JobOptions
 from expirebridge.migration.sources.report import ImportReport, SkippedKind
 from expirebridge.model.answers import texts_of
 from expirebridge.model.counting import plural
+from expirebridge.model.lanes import limit_name_of
 from expirebridge.model.task import UNCLAIMED, State, from_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration
+from expirebridge.store.commands.lanes import read_limits
 from expirebridge.store.commands.migration import Stored
 from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.series import series_page
@@ -309,10 +313,10 @@ def export(
         with progress_bar("exporting", counts.unfinished - counts.running) as advance:
             groups = _write_groups(store, output)
             unreadable = 0
-            for task, state in _waiting(store):
+            for task, state, lanes in _waiting(store):
                 if groups.have(task.id):
                     continue
-                line = ndjson.encode(task, state)
+                line = ndjson.encode(task, state, lanes)
                 if line is None:
                     unreadable += 1
                 else:
@@ -370,13 +374,41 @@ def _write_groups(store: Partitions, output: BinaryIO) -> _WrittenGroups:
     return written
 
 
-def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
-    """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
-    for state in UNCLAIMED:
-        pages = Pages(partial(migration.stored_page, state))
-        while page := store.run(pages.next()):
-            for task in page.tasks:
-                yield task, state
+def _waiting(store: Partitions) -> Iterator[tuple[Stored, State, list[str]]]:
+    """Every task that waits, with the ordered lanes that it keeps waiting: those with some first.
+
+    The others come by due time, so that none is imported before one that is before it in its lane.
+    A failed task that keeps its lane waiting counts as a paused one. A paused one that is resumed
+    meanwhile comes twice, with one id.
+    """
+    ordered = {limit.name for limit in store.run(read_limits(1)).limits if limit.ordered}
+    for state in (*UNCLAIMED, State.FAILED) if ordered else ():
+        for task in _of_state(store, state):
+            if lanes := _kept_lanes(task, ordered):
+                yield task, State.PAUSED if state is State.FAILED else state, lanes
+    due = heapq.merge(
+        ((task, State.PENDING) for task in _of_state(store, State.PENDING)),
+        ((task, State.WAITING) for task in _of_state(store, State.WAITING)),
+        key=lambda found: (found[0].due, found[0].id),
+    )
+    paused = ((task, State.PAUSED) for task in _of_state(store, State.PAUSED))
+    for task, state in itertools.chain(due, paused):
+        if not _kept_lanes(task, ordered):
+            yield task, state, []
+
+
+def _of_state(store: Partitions, state: State) -> Iterator[Stored]:
+    pages = Pages(partial(migration.stored_page, state))
+    while page := store.run(pages.next()):
+        yield from page.tasks
+
+
+def _kept_lanes(task: Stored, ordered: Set[str]) -> list[str]:
+    """The lanes of ordered limits that a task which has begun keeps."""
+    if "started" not in task.fields:
+        return []
+    slots = task.fields.get("slots", b"").decode(errors="replace").split("\n")
+    return [lane for lane in slots if limit_name_of(lane) in ordered]
 
 
 def _scheduled(store: Partitions, settings: Settings) -> Iterator[StoredSeries]:

@@ -49,6 +49,8 @@ class ImportChunk:
     tasks: list[NewTask] = field(default_factory=list)
     paused: list[str] = field(default_factory=list)
     """The ids of the tasks that are paused at once."""
+    lanes: dict[str, list[str]] = field(default_factory=dict)
+    """By id, the ordered lanes that tasks which have begun keep waiting."""
     series: list[ImportedSeries] = field(default_factory=list)
     groups: list[ImportedGroup] = field(default_factory=list)
     size: int = 0
@@ -138,7 +140,13 @@ class Importer:
     def run(self, chunk: ImportChunk, counter: ImportCounter) -> None:
         """Make the tasks of a chunk. A repeated import makes nothing twice."""
         new = counter.admit(self._unknown(chunk, counter))
-        made = new if self._dry_run or not new else self._make(new, counter)
+        # Those behind them in their lanes must not begin before.
+        first = [task for task in new if task.id in chunk.lanes]
+        rest = [task for task in new if task.id not in chunk.lanes] if first else new
+        made = first if self._dry_run or not first else self._make(first, counter)
+        if chunk.lanes and not self._dry_run:
+            self._store.run(migration.restore_slots(chunk.lanes))
+        made = made + (rest if self._dry_run or not rest else self._make(rest, counter))
         counter.add_made(made)
         # Those that were made before an interruption may not have been paused yet.
         if chunk.paused and not self._dry_run:

@@ -33,7 +33,7 @@ from expirebridge.store.record_values import split_call
 from expirebridge.store.series_records import StoredSeries
 from expirebridge.store.task_records import EXPORTED, exported
 
-FIELDS = sorted({"args", "due", "func", "id", "key", "left", *EXPORTED})
+FIELDS = sorted({"args", "due", "func", "id", "key", "lanes", "left", *EXPORTED})
 FIELDS_OF_SERIES = sorted(
     {"args", "func", "made", "misfire", "paused", "retry", "schedule", "series", "tags", "timeout"}
 )
@@ -44,6 +44,7 @@ FIELDS_OF_GROUPS = sorted(
 )
 _NUMBERS_IN_BYTE = 4
 _SOONEST_PAUSED = 1000
+_LONGEST_LANE = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Line:
 
     task: NewTask
     paused: bool
+    lanes: list[str]
+    """The ordered lanes that it keeps waiting."""
 
 
 def encode_series(series: StoredSeries) -> bytes | None:
@@ -95,10 +98,16 @@ def encode_group(group: StoredGroup) -> bytes | None:
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def encode(task: Stored, state: State) -> bytes | None:
-    """The task as a line; None if it is not what a producer could have made."""
+def encode(task: Stored, state: State, lanes: Sequence[str] = ()) -> bytes | None:
+    """The task as a line; None if it is not what a producer could have made.
+
+    `lanes` are the ordered lanes that it keeps waiting.
+    """
     try:
-        return orjson.dumps(_values_of(task, state), option=orjson.OPT_APPEND_NEWLINE)
+        line = _values_of(task, state)
+        if lanes:
+            line["lanes"] = lanes
+        return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
     except ValueError:
         return None
 
@@ -219,7 +228,17 @@ def task_of(values: dict[str, Any]) -> Line:
         when=when,
         fields=fields,
     )
-    return Line(task, paused="left" in values)
+    return Line(task, paused="left" in values, lanes=_lanes(values.get("lanes", [])))
+
+
+def _lanes(values: object) -> list[str]:
+    if not isinstance(values, list) or not all(map(_is_lane, values)):
+        raise InvalidTask('lanes: write an array of the names of lanes, such as ["orders=17"]')
+    return values
+
+
+def _is_lane(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _LONGEST_LANE and "\n" not in name
 
 
 def _values(line: bytes) -> dict[str, Any]:
@@ -314,6 +333,8 @@ def _add(chunk: ImportChunk, line: bytes, number: int) -> None:
         return
     chunk.tasks.append(read.task)
     chunk.paused += [read.task.id] if read.paused else []
+    if read.lanes:
+        chunk.lanes[read.task.id] = read.lanes
 
 
 @dataclass(frozen=True)

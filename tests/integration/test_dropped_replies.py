@@ -1117,6 +1117,19 @@ def test_groups_are_exported_and_imported_once(proxy: Proxy, bridge: Bridge, scr
     assert [(one.name, one.left) for one in bridge.list_groups().groups] == [("h", 1), ("g", 1)]
 
 
+def test_an_imported_task_gets_its_slot_once(
+    proxy: Proxy, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_task("mail.send", [], HOUR, id="a")
+    with contextlib.closing(store_of(Settings(url=proxy.url))) as store:
+        proxy.cut_reply_of("restore_slots", times=2)
+        store.run(migration.restore_slots({"a": ["line=x"], "unknown": ["line=y"]}))
+    assert client.smembers("expirebridge:lane:line=x") == {b"a"}
+    assert not client.exists("expirebridge:lane:line=y")
+    assert client.zscore("expirebridge:lanes", "line=x") == 1
+    assert proxy.cuts == {"restore_slots": 2}
+
+
 # A move
 
 
@@ -1158,5 +1171,5 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "read_partitions",
     }
     every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(GROUPS)
-    every |= {"read_groups", "restore_group", *MOVE}
+    every |= {"read_groups", "restore_group", "restore_slots", *MOVE}
     assert every == set(NAMES)

@@ -1,6 +1,7 @@
 """Ordered lanes while a database is moved, or exported and imported: all run in order."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from expirebridge.errors import MoveRefused
 from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.lanes import declare_limits, let_pass
+from tests.kit.invoked import invoke
 from tests.kit.servers import AnyServer
 from tests.kit.sides import Side, Sides, migrator_of
 from tests.kit.steps import new as new_task
@@ -200,3 +202,30 @@ def test_why_names_the_move(sides: Sides) -> None:
     reason = old.bridge.why("a1")
     assert reason is not None
     assert "moved to" in reason.text
+
+
+def test_a_file_keeps_the_order_too(sides: Sides, tmp_path: Path) -> None:
+    old, new = sides
+    make(old, "a1", "a2")
+    make(old, "b1", "b2", lane="y")
+    make(old, "c1", "c2", lane="z")
+    make(old, "d1", "d3", lane="d")
+    assert taken(old) == ["a1", "b1", "c1", "d1"]
+    end(old, "a1", "retry", delay=3600)
+    end(old, "b1", "failed")
+    end(old, "c1", "retry", delay=3600)
+    end(old, "d1")
+    old.bridge.pause("c1")
+    make(old, "a3")
+    make(old, "d2", "d4", lane="d")
+    file = str(tmp_path / "tasks.ndjson")
+    invoke("export", file, url=old.url)
+    for _ in range(2):
+        invoke("import", file, url=new.url)
+        (tmp_path / "tasks.ndjson.imported").unlink()
+    assert new.ids(State.PAUSED) == {"b1", "c1"}
+    assert run_all(new) == ["d3", "d2", "d4"]
+    for ids in (["a1", "a2", "a3"], ["b1", "b2"], ["c1", "c2"]):
+        new.bridge.run_now(ids[0])
+        assert run_all(new) == ids
+    assert new.client.keys("expirebridge:lane*") == []

@@ -258,6 +258,12 @@ def restore_group(
     )  # fmt: skip
 
 
+def restore_slots(lanes: Mapping[str, Sequence[str]]) -> Command[None]:
+    """Give imported tasks, by id, the slots of ordered lanes that they kept elsewhere."""
+    items = [item for id, names in lanes.items() for item in (id, "\n".join(names))]
+    return script("restore_slots", *items, read=lambda _: None, route=Everywhere(lambda _: None))
+
+
 def find_known(ids: Sequence[str]) -> Command[list[bool]]:
     """Ask which ids have a record, whatever their state."""
     return script(
