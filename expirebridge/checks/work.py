@@ -268,7 +268,7 @@ def check_dirty(limit: float) -> Steps[list[Finding]]:
     checkpoints = list((yield from read_ledgers()).values())
     if not any(one.nonce for one in checkpoints):
         return []
-    dirty, most, waited = WriteBackBacklog.of(checkpoints)
+    dirty, most, waited, stuck = WriteBackBacklog.of(checkpoints)
     behind = plural(
         dirty,
         "row of the ledger does not know yet what happened to its task",
@@ -284,6 +284,10 @@ def check_dirty(limit: float) -> Steps[list[Finding]]:
         return [
             warning("write-back", f"{behind}, the first for {human(round(waited))}", _LEDGER_LISTEN)
         ]
+    if stuck:
+        several = f"{stuck:,} rows" if stuck > 1 else "1 row"
+        message = f"{several} of the ledger could not be written: refused, or locked for long"
+        return [warning("write-back", message, "the log of the listeners says which, and why")]
     return [ok("write-back", "rows of the ledger know what happened to their tasks")]
 
 

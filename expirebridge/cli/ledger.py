@@ -284,6 +284,7 @@ def _as_data(checkpoints: dict[int, RedisCheckpoint]) -> dict[str, Any]:
         "number": max((one.number for one in checkpoints.values()), default=0),
         "dirty": write_back.dirty,
         "oldest_dirty": write_back.oldest,
+        "stuck": write_back.stuck,
     }
     if len(checkpoints) > 1:
         data["partitions"] = [
@@ -294,11 +295,11 @@ def _as_data(checkpoints: dict[int, RedisCheckpoint]) -> dict[str, Any]:
 
 
 def _of_redis(checkpoints: dict[int, RedisCheckpoint]) -> dict[str, str]:
-    dirty, _, waited = WriteBackBacklog.of(checkpoints.values())
+    dirty, _, waited, stuck = WriteBackBacklog.of(checkpoints.values())
     oldest = "" if waited is None else f", the first for {human(waited)}"
     numbers = ", ".join(f"{one.number}" for one in checkpoints.values())
     seen = f"pass {numbers}" if len(checkpoints) == 1 else f"passes {numbers}"
-    return {"in redis": seen, "to write back": f"{dirty}{oldest}"}
+    return {"in redis": seen, "to write back": f"{dirty}{oldest}", "not written": f"{stuck}"}
 
 
 def _as_fields(status: "LedgerStatus") -> dict[str, str]:

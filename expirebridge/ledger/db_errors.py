@@ -11,6 +11,12 @@ _AWAY_MYSQL: Final = {2002, 2003, 2006, 2013, 2055, 1040, 1053}
 """No connection, a lost one, too many of them, a server that stops."""
 _AWAY_SQLSTATES: Final = {"53300", "57P01", "57P02", "57P03"}
 """Of PostgreSQL: too many connections, a server that stops, one that starts or recovers."""
+_LOCKED: Final = {"55P03", 1205}
+"""Another transaction has a row locked: SQLSTATE of PostgreSQL, number of MySQL."""
+_REFUSALS: Final = ("22", "23", "44", "45", "P0", "XX")
+"""Classes of SQLSTATEs that are about a row: a value, a constraint, a trigger, a damaged row."""
+_REFUSAL_MYSQL: Final = 1644
+"""A trigger refused a row."""
 _SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}")
 
 
@@ -49,6 +55,23 @@ def is_missing(error: BaseException) -> bool:
 def is_duplicate(error: BaseException) -> bool:
     """Return whether MySQL refused a row with a duplicate key."""
     return bool(_code_of(error) == _DUPLICATE_MYSQL)
+
+
+def is_locked(error: BaseException) -> bool:
+    """Return whether a statement waited too long for a lock of another transaction."""
+    code = _code_of(error)
+    return code in _LOCKED or (isinstance(code, str) and "is locked" in code)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the database, or its driver, refused a row for what is in it."""
+    if isinstance(driver_error(error), UnicodeError):
+        return True
+    code = _code_of(error)
+    if isinstance(code, str) and _SQLSTATE.fullmatch(code):
+        return code.startswith(_REFUSALS)
+    kind = type(driver_error(error)).__name__
+    return code == _REFUSAL_MYSQL or kind in {"DataError", "IntegrityError"}
 
 
 def is_unreachable(error: BaseException) -> bool:

@@ -18,13 +18,20 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable
-from expirebridge.ledger.db_errors import is_missing, is_unreachable, reason_of
+from expirebridge.errors import (
+    ExpirebridgeError,
+    InvalidSetting,
+    LedgerError,
+    LedgerUnreachable,
+)
+from expirebridge.ledger.db_errors import is_locked, is_missing, is_unreachable, reason_of
 from expirebridge.ledger.schema import DIALECTS, missing
 from expirebridge.ledger.tables import own_tables
 
 CONNECT_SECONDS: Final = 5
 """Seconds to wait for a connection; in SQLite, for another writer."""
+LOCK_SECONDS: Final = 5
+"""Seconds to wait for a lock of another transaction, where it cannot be passed over."""
 SILENT_SECONDS: Final = 120
 """Seconds to wait for an answer of MySQL: its drivers have no keepalive."""
 IDLE_SECONDS: Final = 0.5
@@ -54,12 +61,24 @@ _KEEPALIVES: Final = {
     "tcp_user_timeout": 25_000,
 }
 """A connection whose other end is gone without a word is given up after 25 s."""
+_POSTGRESQL: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    # Whatever the encoding of the database is: it says itself which characters it does not have.
+    "client_encoding": "utf8",
+    **_KEEPALIVES,
+}
+_MYSQL: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "read_timeout": SILENT_SECONDS,
+    "charset": "utf8mb4",
+    "init_command": f"SET SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}",
+}
 _CONNECT: Final[dict[str, dict[str, Any]]] = {
     # Prepared statements do not survive PgBouncer's transaction mode.
-    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None, **_KEEPALIVES},
-    "psycopg2": {"connect_timeout": CONNECT_SECONDS, **_KEEPALIVES},
-    "pymysql": {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENT_SECONDS},
-    "mysqldb": {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENT_SECONDS},
+    "psycopg": {"prepare_threshold": None, **_POSTGRESQL},
+    "psycopg2": _POSTGRESQL,
+    "pymysql": _MYSQL,
+    "mysqldb": _MYSQL,
     "pysqlite": {"timeout": CONNECT_SECONDS},
 }
 
@@ -108,9 +127,22 @@ def engine_of(url: str | URL, *, reads_only: bool = False, **options: Any) -> En
             f"the driver {error.name!r} of the ledger's database is not installed: pip install "
             f"{error.name}"
         ) from None
-    if engine.dialect.name == "sqlite" and not reads_only:
-        begin_immediate(engine)
+    if engine.dialect.name == "sqlite":
+        _read_any_text(engine)
+        if not reads_only:
+            begin_immediate(engine)
     return engine
+
+
+def _read_any_text(engine: Engine) -> None:
+    """Let text of SQLite that is no UTF-8 be read: it keeps what it is given.
+
+    Otherwise a query that finds one such text would fail, with all its rows.
+    """
+
+    @event.listens_for(engine, "connect")
+    def escape(connection: sqlite3.Connection, _: object) -> None:
+        connection.text_factory = lambda raw: raw.decode(errors="backslashreplace")
 
 
 def check_after_idling(engine: Engine) -> None:
@@ -142,6 +174,15 @@ def allow_undoing(connection: Connection) -> None:
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 
 
+def limit_waiting(connection: Connection) -> None:
+    """Let this transaction wait `LOCK_SECONDS` for a lock, and fail then.
+
+    What is set for a whole session, PgBouncer would hand to other programs.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+
+
 def begin_immediate(engine: Engine) -> None:
     """Let each transaction of an SQLite engine take the write lock when it begins.
 
@@ -166,6 +207,10 @@ def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
         )
     if is_missing(error):
         return missing(own_tables())
+    if is_locked(error):
+        return LedgerError(
+            f"another transaction holds a lock in the ledger's database {place}: {reason_of(error)}"
+        )
     return LedgerError(f"the ledger's database {place} refused a call: {reason_of(error)}")
 
 
@@ -184,13 +229,23 @@ def connected(url: str, *, reads_only: bool = False) -> Iterator[Connection]:
 
 @contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Let SQLAlchemy's errors be raised as LedgerError."""
+    """Let any error be raised as LedgerError, except our own.
+
+    Drivers raise errors of any class, such as UnicodeEncodeError: each is the relay's trouble, and
+    must not end a listener, which runs other tasks as well.
+    """
     try:
         yield
+    except ExpirebridgeError:
+        raise
     except DBAPIError as error:
         raise ledger_error(error, url) from error
     except SQLAlchemyError as error:
         raise LedgerError(f"the ledger's database cannot be used: {error}") from error
+    except Exception as error:
+        raise LedgerError(
+            f"the ledger's database cannot be used: {type(error).__name__}: {error}"
+        ) from error
 
 
 # The source of the relay's transactions: an engine, or a substitute.

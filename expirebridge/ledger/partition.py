@@ -337,10 +337,13 @@ class LedgerPartition:
         with translated(self._url):
             return self._relay_store.ask(ids)
 
-    def recall(self, ids: Iterable[str]) -> None:
-        """Have the waiting ones of these tasks relayed again: the server lost their records."""
+    def recall(self, ids: Iterable[str]) -> list[str]:
+        """Have the waiting ones of these tasks relayed again: the server lost their records.
+
+        Returns those whose rows another transaction has locked: they are to be asked again.
+        """
         with translated(self._url):
-            self._relay_store.recall(ids)
+            return self._relay_store.recall(ids)
 
     def completer(self, id: str, version: RowVersion, attempt: int) -> Completer:
         """Return the object with which the handler of this attempt completes its task."""

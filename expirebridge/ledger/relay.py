@@ -18,8 +18,10 @@ from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.rows import relayed_row
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.unwritten_rows import UnwrittenRows
+from expirebridge.model.keys import is_id
 from expirebridge.model.log_fields import event
-from expirebridge.model.row_state import Status, SyncState
+from expirebridge.model.row_state import LARGEST_COUNT, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
@@ -87,6 +89,7 @@ class Relay:
         self.latest: RelaySnapshot | None = None
         """The state after the latest batch that was completed here, as if rows waited. A batch that
         begins with it is interrupted if either side has changed since."""
+        self._unwritten_rows = UnwrittenRows()
 
     def bind(self, state: RelayState | None = None) -> RelaySnapshot:
         """Read both sides. Raises LedgerUnsuitable if they are not bound to each other.
@@ -150,10 +153,11 @@ class Relay:
             for (at, _), result in zip(sent, results, strict=True)
         ]
         self._report([each for each in refused + done if each.refusal])
-        is_last = self._relay_store.finish_batch(page.number, done + refused)
+        written = self._relay_store.finish_batch(page.number, done + refused)
         yield "stamped"
-        if not is_last:
+        if written is None:
             return INTERRUPTED
+        self._unwritten_rows.note([row.id for row in page.rows], written)
         self.latest = _after(state, checkpoint, page.number, stamps=bool(page.rows))
         self.passed.append(_passed(page, sum(each.refusal is not None for each in done + refused)))
         return len(page.rows)
@@ -210,17 +214,19 @@ class Relay:
         yield "dirty read"
         if dirty.checkpoint[:2] != (state.nonce, checkpoint.number):
             return INTERRUPTED
-        changes = [change for each in dirty.entries if (change := _status_update(each))]
-        lost = [each.id for each in dirty.entries if each.version is None]
-        number = self._relay_store.write_back(state, changes, lost)
+        entries = [each for each in dirty.entries if is_id(each.id)]  # no row has another id
+        changes = [change for each in entries if (change := _status_update(each))]
+        lost = [each.id for each in entries if each.version is None]
+        written = self._relay_store.write_back(state, changes, lost)
         yield "written"
-        if number is None:
+        if written is None:
             return INTERRUPTED
-        done = self._store().run(calls.forget_dirty(dirty, number=number))
+        again = self._unwritten_rows.note([each.id for each in entries], written)
+        done = self._store().run(calls.forget_dirty(dirty, number=written.number, again=again))
         yield "forgotten"
         if not done:
             return INTERRUPTED
-        self.latest = _after(state, checkpoint, number, stamps=bool(changes))
+        self.latest = _after(state, checkpoint, written.number, stamps=bool(changes))
         self.passed.append(Passed(direction=Direction.BACK, rows=len(dirty.entries)))
         return len(dirty.entries)
 
@@ -257,8 +263,8 @@ def _status_update(entry: WriteBack) -> StatusUpdate | None:
         entry.version,
         status,
         NEVER if entry.state == "paused" else entry.due,
-        max(entry.attempt - is_last, 0),
-        entry.error or None,
+        min(max(entry.attempt - is_last, 0), LARGEST_COUNT),
+        entry.error.replace("\0", "\\x00") or None,  # PostgreSQL has no character NUL
         runs,
         entry.cancelling,
     )

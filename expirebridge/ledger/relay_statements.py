@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from expirebridge.ledger.backlog_query import BacklogQuery, Slot
+from expirebridge.ledger.row_writes import passing_over_locks
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Tables
 from expirebridge.model.row_state import SyncState
@@ -52,7 +53,10 @@ class RelayStatements:
     mark_lost: Update
     """Have the rows of this partition rebuilt that have a stamp above `b_seen`."""
     page: Select[Any]
-    unsorted: Select[Any]
+    free_page: tuple[Select[Any], ...]
+    """The stretches of the page, each without the rows that another transaction has locked."""
+    unsorted: tuple[Select[Any], ...]
+    """The rows without a partition that nobody has locked: new ones, and lost ones."""
     sort: Update
     finish: Update
     hold: Update
@@ -60,7 +64,12 @@ class RelayStatements:
     hold_to_stamp: Update
     """The same, and note that rows are stamped with it."""
     rows_to_write: Select[Any]
-    """The rows of the tasks `b_ids`, locked in the order of their ids."""
+    """The rows of the tasks `b_ids`, locked in the order of their ids. Here and in `free`, rows
+    that another transaction has locked are left out."""
+    free: Select[Any]
+    """The ids of the rows of the tasks `b_ids`, locked in the same order."""
+    there: Select[Any]
+    """The ids of the rows of the tasks `b_ids`, whoever has them locked."""
     write_back: Update
     relay_again: Update
     ask: Select[Any]
@@ -76,6 +85,7 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
     backlog = BacklogQuery(made.task, _ledger)
     # Of one partition, rows need not be sorted first.
     slots: list[Slot] = [None, _slot] if is_single else [_slot]
+    some = select(task.id).where(mine, _is_one_of_ids(made))
     return RelayStatements(
         read=_read(made, backlog, slots, is_single=is_single).where(*our_pass),
         read_all=_read(made, backlog, [passes.partition], is_single=is_single).where(
@@ -87,24 +97,26 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         .where(mine, or_(nobodys, own) if is_single else own, task.stamp > bindparam("b_seen"))
         .values(todo=SyncState.REBUILD),
         page=_with_time(backlog.page(_most, slots)),
-        unsorted=backlog.page(_most, [None]),
+        free_page=tuple(_with_time(one) for one in _free(backlog, slots, made.task)),
+        unsorted=tuple(_free(backlog, [None], task.id)),
         sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_slot),
         finish=_finish(made),
         hold=_hold(made, "number"),
         hold_to_stamp=_hold(made, "stamp"),
-        rows_to_write=select(
-            task.id, task.generation, task.revision, task.status, task.wanted, task.due
-        )
-        .where(mine, _is_one_of_ids(made))
-        .order_by(task.id)
-        .with_for_update(),
+        rows_to_write=passing_over_locks(
+            some.with_only_columns(
+                task.id, task.generation, task.revision, task.status, task.wanted, task.due
+            ).order_by(task.id)
+        ),
+        free=passing_over_locks(some.order_by(task.id)),
+        there=some,
         write_back=_write_back(made),
         relay_again=update(made.task)
         .where(mine, _is_one_of_ids(made), task.todo == SyncState.NOTHING)
         .values(todo=SyncState.RELAY),
-        ask=select(
+        ask=some.with_only_columns(
             task.id, task.generation, task.revision, task.status, task.wanted, task.message
-        ).where(mine, _is_one_of_ids(made)),
+        ),
     )
 
 
@@ -126,6 +138,15 @@ def _read(
         backlog.any(unsorted, SyncState.RELAY).label("new"),
         backlog.any(unsorted, SyncState.REBUILD).label("lost"),
     )  # fmt: skip
+
+
+def _free(backlog: BacklogQuery, slots: list[Slot], *columns: Any) -> list[Select[Any]]:
+    """The stretches of a page, new rows first, without rows that another transaction has locked."""
+    return [
+        passing_over_locks(backlog.first(_most, *columns, slot=slot, todo=todo))
+        for todo in (SyncState.RELAY, SyncState.REBUILD)
+        for slot in slots
+    ]
 
 
 def _with_time(page: Select[Any]) -> Select[Any]:

@@ -1,7 +1,8 @@
 """Reads and writes the tables for the relay: each method is one transaction."""
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -9,11 +10,20 @@ from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.addresses import identity_of
-from expirebridge.ledger.engine import Transactions, allow_undoing
+from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
 from expirebridge.ledger.relay_statements import relay_statements
-from expirebridge.ledger.relay_values import REFUSED, RelayState, RowBatch, RowResult, StatusUpdate
-from expirebridge.ledger.schema import find
+from expirebridge.ledger.relay_values import (
+    REFUSED,
+    RelayState,
+    RowBatch,
+    RowResult,
+    StatusUpdate,
+    WrittenRows,
+)
+from expirebridge.ledger.row_writes import Write, locked_of, unless_refused
+from expirebridge.ledger.schema import check_encoding, find
 from expirebridge.ledger.tables import VERSION, Tables
+from expirebridge.model.keys import is_id
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.row_state import DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.store.commands import ledger as calls
@@ -22,6 +32,8 @@ MAX_SORTED: Final = 1000
 """Rows that are sorted into partitions at once."""
 RESTORED: Final = 1_000_000
 """By so much revisions go up of which a restored database may have lost some."""
+LOCKS_REMEMBERED: Final = 10.0
+"""Seconds after a locked row was met for which such rows are left out of pages."""
 ONE: Final = PartitionLayout("")
 """One partition."""
 
@@ -52,6 +64,8 @@ class RelayStore:
         self._statements = relay_statements(made, is_single=layout.count == 1)
         self._own = {"b_ledger": name, "b_slot": partition}
         """The parameters of each statement."""
+        self._met_locked = float("-inf")
+        """When a batch last met rows that another transaction had locked, by time.monotonic()."""
 
     def read(self) -> RelayState | None:
         """Read the relay's state; None before the first batch.
@@ -81,8 +95,9 @@ class RelayStore:
             )
 
     def identity(self) -> str:
-        """Return what identifies this database."""
+        """Return what identifies this database. Raises LedgerUnsuitable if its encoding is none."""
         with self.engine.connect() as connection:
+            check_encoding(connection)
             return identity_of(connection, self._passes)
 
     def met(self) -> str | None:
@@ -118,6 +133,8 @@ class RelayStore:
         with self.engine.begin() as connection:
             number = self._take(connection, expected, stamps=False) if has_lost else None
             if number is not None:
+                # None of these can be passed over: what is not marked would stay lost.
+                limit_waiting(connection)
                 connection.execute(self._statements.mark_lost, {**self._own, "b_seen": seen})
             rows = self._page(connection)
             if not has_lost:
@@ -128,7 +145,28 @@ class RelayStore:
 
     def _page(self, connection: Connection) -> Sequence[Row[Any]]:
         limit = {**self._own, "b_most": calls.MAX_ROWS}
-        return connection.execute(self._statements.page, limit).all()
+        if time.monotonic() - self._met_locked > LOCKS_REMEMBERED:
+            return connection.execute(self._statements.page, limit).all()
+        rows: list[Row[Any]] = []
+        for stretch in self._statements.free_page:
+            if left := calls.MAX_ROWS - len(rows):
+                rows += connection.execute(stretch, limit | {"b_most": left})
+        return rows
+
+    def _locked(
+        self, connection: Connection, ids: Collection[str], free: Iterable[str]
+    ) -> list[str]:
+        """Return those of `ids` that are locked by others; `free` are those that are not."""
+        there = self._statements.there
+        locked = locked_of(connection, ids, free, there=there, parameters=self._own)
+        if locked:
+            self._met_locked = time.monotonic()
+        return locked
+
+    def _free(self, connection: Connection, ids: Collection[str]) -> set[str]:
+        """Lock the rows of these tasks, and return their ids, without those that are locked."""
+        asked = {**self._own, "b_ids": list(ids)}
+        return set(connection.scalars(self._statements.free, asked)) if ids else set()
 
     def _take(self, connection: Connection, expected: RelayState, *, stamps: bool) -> int | None:
         """Take the next number, and with `stamps` note that rows are stamped with it.
@@ -160,56 +198,80 @@ class RelayStore:
         limit = {**self._own, "b_most": most}
         with self.engine.begin() as connection:
             ids: dict[int, list[str]] = {}
-            for row in connection.execute(self._statements.unsorted, limit):
-                ids.setdefault(self.layout.partition_of(row.id), []).append(row.id)
+            for stretch in self._statements.unsorted:
+                for id in connection.scalars(stretch, limit):
+                    ids.setdefault(self.layout.partition_of(id), []).append(id)
             for number, own in sorted(ids.items()):
                 values = {"b_ledger": self.name, "b_slot": number, "b_ids": own}
                 connection.execute(self._statements.sort, values)
 
-    def finish_batch(self, number: int, results: Iterable[RowResult]) -> bool:
-        """Stamp relayed rows that have not changed; False if another number was taken since."""
-        values = [{**self._own, "b_number": number, **_stamped(each)} for each in results]
-        with self.engine.begin() as connection:
-            allow_undoing(connection)  # then the rows are relayed again, and nothing changes
-            if not self._is_last(connection, number, stamps=bool(values)):
-                return False
-            if values:
-                connection.execute(self._statements.finish, values)
-        return True
+    def finish_batch(self, number: int, results: Sequence[RowResult]) -> WrittenRows | None:
+        """Stamp relayed rows that have not changed; None if another number was taken since.
+
+        What is left out is relayed again, and nothing changes.
+        """
+
+        def stamp(write: Write) -> WrittenRows | None:
+            with self.engine.begin() as connection:
+                allow_undoing(connection)  # then the rows are relayed again, and nothing changes
+                if not self._is_last(connection, number, stamps=bool(results)):
+                    return None
+                ids = [each.row.id for each in results]
+                free = self._free(connection, ids)
+                values = [
+                    {**self._own, "b_number": number, **_stamped(each)}
+                    for each in results
+                    if each.row.id in free
+                ]
+                refused = write(connection, self._statements.finish, values)
+                return WrittenRows(number, self._locked(connection, ids, free), refused)
+
+        return unless_refused(stamp)
 
     def write_back(
         self, expected: RelayState, changes: Iterable[StatusUpdate], lost: Sequence[str] = ()
-    ) -> int | None:
-        """Take the next number, and write the states of tasks to their rows; return the number.
+    ) -> WrittenRows | None:
+        """Take the next number, and write the states of tasks to their rows.
 
         None if the state has changed: then nothing is written. A row that the application changed
         since is left alone: it is relayed first. One that has ended otherwise than its task is
         relayed again: the row counts. The server has no records of the ids in `lost`: those rows
         are relayed again.
         """
-        statements, by_id = self._statements, {change.id: change for change in changes}
-        with self.engine.begin() as connection:
-            number = self._take(connection, expected, stamps=bool(by_id))
-            if number is None:
-                return None
-            written, again = self._decide(connection, by_id)
-            if written:
-                same = {"b_ledger": self.name, "b_number": number}
-                connection.execute(statements.write_back, [same | row for row in written])
-            if again := [*again, *lost]:
-                connection.execute(statements.relay_again, {**self._own, "b_ids": again})
-        return number
+        by_id = {change.id: change for change in changes}
+
+        def take_and_write(write: Write) -> WrittenRows | None:
+            with self.engine.begin() as connection:
+                number = self._take(connection, expected, stamps=bool(by_id))
+                if number is None:
+                    return None
+                return self._write_back(connection, number, by_id, lost, write)
+
+        return unless_refused(take_and_write)
+
+    def _write_back(
+        self, connection: Connection, number: int, changes: Mapping[str, StatusUpdate],
+        lost: Sequence[str], write: Write,
+    ) -> WrittenRows:  # fmt: skip
+        ids = [*changes, *lost]
+        asked = {**self._own, "b_ids": ids}
+        rows = connection.execute(self._statements.rows_to_write, asked).all() if ids else []
+        written, again = self._decide(rows, changes)
+        same = {"b_ledger": self.name, "b_number": number}
+        refused = write(connection, self._statements.write_back, [same | row for row in written])
+        if again:
+            connection.execute(self._statements.relay_again, {**self._own, "b_ids": again})
+        return WrittenRows(number, self._locked(connection, ids, (row.id for row in rows)), refused)
 
     def _decide(
-        self, connection: Connection, changes: Mapping[str, StatusUpdate]
+        self, rows: Iterable[Row[Any]], changes: Mapping[str, StatusUpdate]
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the columns to write, and the rows to relay again. The rows stay locked."""
+        """Return the columns to write, and the rows to relay again, also those of lost tasks."""
         written, again = [], []
-        ids = {**self._own, "b_ids": list(changes)}
-        for row in connection.execute(self._statements.rows_to_write, ids) if changes else ():
-            change = changes[row.id]
-            match what_comes_of(row, change):
-                case "written":
+        for row in rows:
+            change = changes.get(row.id)
+            match "again" if change is None else what_comes_of(row, change):
+                case "written" if change is not None:
                     written.append(_written_back(row, change))
                 case "again":
                     again.append(row.id)
@@ -222,7 +284,8 @@ class RelayStore:
 
     def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
         """Return the states of the rows of these tasks; those without a row are left out."""
-        asked = {**self._own, "b_ids": list(ids)}
+        # No row has another id, and a database may refuse to compare them.
+        asked = {**self._own, "b_ids": [id for id in ids if is_id(id)]}
         with self.engine.connect() as connection:
             return {
                 id: RowState(
@@ -233,18 +296,23 @@ class RelayStore:
                 )
             }
 
-    def recall(self, ids: Iterable[str]) -> None:
-        """Have the waiting ones of these tasks relayed again: the server lost their records."""
-        task = self._task.c
+    def recall(self, ids: Iterable[str]) -> list[str]:
+        """Have the waiting ones of these tasks relayed again: the server lost their records.
+
+        Returns those whose rows another transaction has locked: they are to be asked again.
+        """
+        task, asked = self._task.c, [id for id in ids if is_id(id)]
         with self.engine.begin() as connection:
+            free = self._free(connection, asked)
             connection.execute(
                 update(self._task)
                 .where(
-                    task.ledger == self.name, task.id.in_(list(ids)),
+                    task.ledger == self.name, task.id.in_(sorted(free)),
                     task.todo == SyncState.NOTHING, task.status == Status.WAITING.value,
                 )
                 .values(todo=SyncState.REBUILD)
             )  # fmt: skip
+            return self._locked(connection, asked, free)
 
     def rebind(self, nonce: str, met: str, *, above: int) -> None:
         """Bind this ledger to another server, which has seen nothing of it.

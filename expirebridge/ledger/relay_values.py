@@ -1,6 +1,6 @@
 """The values that the relay reads from the tables, and writes there."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row
@@ -66,6 +66,17 @@ class RowResult(NamedTuple):
     """The due time of its task, in ms; None: as it was."""
     refusal: str | None = None
     """Why it was refused, if it was."""
+
+
+class WrittenRows(NamedTuple):
+    """What became of the rows that a batch was to write."""
+
+    number: int
+    """The number of the batch."""
+    locked: Collection[str]
+    """Ids of rows that were passed over, since another transaction has them locked."""
+    refused: Mapping[str, str]
+    """Ids of rows that the database refuses to write, each with what it said."""
 
 
 class StatusUpdate(NamedTuple):

@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, and_, delete, or_, select
 
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import Relay
+from expirebridge.ledger.row_writes import passing_over_locks
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Tables
 from expirebridge.model.row_state import Status, SyncState
@@ -88,11 +89,11 @@ class Retention:
 
     def _delete(self, ids: Sequence[str], keep: float) -> int:
         row = self._task.c
-        ended = row.status > Status.WAITING.value
+        old = (*self._ours, row.status > Status.WAITING.value, self._is_old(keep))
+        found = select(row.id).where(*old, row.id.in_(ids)).order_by(row.id)
         with self._engine.begin() as connection:
-            return connection.execute(
-                delete(self._task).where(*self._ours, ended, self._is_old(keep), row.id.in_(ids))
-            ).rowcount
+            free = connection.scalars(passing_over_locks(found)).all()
+            return connection.execute(delete(self._task).where(*old, row.id.in_(free))).rowcount
 
     def _is_old(self, keep: float) -> ColumnElement[bool]:
         return self._task.c.modified < NowMs() - round(keep * 1000)

@@ -17,6 +17,8 @@ from expirebridge.model import keys
 from expirebridge.model.durations import LONGEST
 from expirebridge.model.row_state import (
     FINAL_STATES,
+    LARGEST_COUNT,
+    LARGEST_TIME,
     DesiredState,
     RowVersion,
     Status,
@@ -33,8 +35,6 @@ from expirebridge.store.record_values import args_of, split_call, text
 from expirebridge.store.task_records import EXPORTED, error_of
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
-_LAST_MS: Final = 2**53 - 1
-"""Lua reads larger numbers inexactly. A paused task is due then."""
 _OPTIONS: Final = sorted({*EXPORTED, "overlap", "trace"})
 
 Row = Mapping[Any, Any]
@@ -189,7 +189,7 @@ def _check_numbers(row: Row) -> None:
     """Check the columns that CHECK constraints or only our own statements restrict."""
     if row["status"] not in list(Status) or row["wanted"] not in list(DesiredState):
         raise InvalidTask("status, wanted: there are no such values")
-    for name, last in (("generation", _LAST_MS), ("revision", 2**31 - 1)):
+    for name, last in (("generation", LARGEST_TIME), ("revision", LARGEST_COUNT)):
         _whole(row, name, 1, last, "a whole number, 1 or more")
 
 
@@ -232,9 +232,9 @@ def _when(row: Row, now: int) -> When:
         raise InvalidTask("at_ms, delay_ms: write one of the two")
     for name in ("due", "at_ms"):
         if row[name] is not None:
-            return When(_whole(row, name, 0, _LAST_MS, "ms since 1970"), relative=False)
+            return When(_whole(row, name, 0, LARGEST_TIME, "ms since 1970"), relative=False)
     delay = _whole(row, "delay_ms", 0, _LONGEST_MS, "ms, 0 or more, and at most 100 years")
-    passed = now - _whole(row, "written", 0, _LAST_MS, "ms since 1970")
+    passed = now - _whole(row, "written", 0, LARGEST_TIME, "ms since 1970")
     return When(max(delay - max(passed, 0), 0), relative=True)
 
 
@@ -243,7 +243,7 @@ def relayed_row(row: SqlRow, now: int) -> RelayedRow:
 
     Raises InvalidTask for values that another program wrote and that no task can have.
     """
-    is_paused = row.due == _LAST_MS
+    is_paused = row.due == LARGEST_TIME
     values = dict(row._mapping) | ({"due": 0} if is_paused else {})
     task = new_task_of(values, now)
     fields = dict(task.fields)

@@ -90,8 +90,10 @@ def create(connection: Connection, made: Tables) -> bool:
     """Create tables, view and version; False if they are there already.
 
     What an interrupted `create` left out is added: some databases cannot roll DDL back. Raises
-    LedgerUnsuitable for tables of another version, and for others of these names.
+    LedgerUnsuitable for tables of another version, for others of these names, and for a database
+    whose encoding is none.
     """
+    check_encoding(connection)
     present = inspect(connection)
     schema = made.task.schema
     known = present.has_table(made.schema.name, schema=schema)
@@ -108,6 +110,21 @@ def create(connection: Connection, made: Tables) -> bool:
     if _read(connection, made) is None:
         connection.execute(version)
     return True
+
+
+def check_encoding(connection: Connection) -> None:
+    """Raise LedgerUnsuitable for a PostgreSQL database that takes any bytes for text.
+
+    One row that is no UTF-8 would make a query fail, with all its rows.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding in {"SQL_ASCII", b"SQL_ASCII"}:
+        raise LedgerUnsuitable(
+            "the encoding of this database is SQL_ASCII, which takes any bytes for text: give the "
+            "ledger a database that was created with ENCODING 'UTF8'"
+        )
 
 
 def upgrade(found: Schema) -> None:

@@ -1,13 +1,15 @@
 """Makes the ticks of the ledger's series: in SQL, one transaction for all that are to be made."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import Connection, Row, func, insert, select, update
 
+from expirebridge.ledger.db_errors import is_refusal, reason_of
 from expirebridge.ledger.engine import Transactions
+from expirebridge.ledger.row_writes import passing_over_locks
 from expirebridge.ledger.sql_types import NowMs, ahead
 from expirebridge.ledger.tables import Tables
 from expirebridge.model import keys
@@ -30,7 +32,8 @@ def make_ticks(engine: Transactions, made: Tables, ledger: str) -> int:
     """Make the next tick of up to `MOST` series whose latest is due soon; returns how many.
 
     It is to be repeated until it makes none: the tick that was made may be due soon as well. Of two
-    that do this at once, one makes each tick. Raises SQLAlchemy's errors.
+    that do this at once, one makes each tick. A series that another transaction has locked is left
+    for the next time, and so is one whose tick the database refuses. Raises SQLAlchemy's errors.
     """
     series = made.series.c
     now = NowMs() + ahead()
@@ -44,8 +47,12 @@ def make_ticks(engine: Transactions, made: Tables, ledger: str) -> int:
         found = connection.execute(query).all()
     if not found:
         return 0
-    with engine.begin() as connection:
-        return sum(_follow(connection, made, row) for row in found)
+    try:
+        return _follow_all(engine, made, found)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+    return sum(_follow_alone(engine, made, row) for row in found)
 
 
 def next_due(engine: Transactions, made: Tables, ledger: str) -> int | None:
@@ -60,9 +67,34 @@ def next_due(engine: Transactions, made: Tables, ledger: str) -> int | None:
         return due
 
 
+def _follow_all(engine: Transactions, made: Tables, rows: Sequence[Row[Any]]) -> int:
+    """Make the next ticks of these series of one ledger, without those that are locked."""
+    series = made.series.c
+    ids = [row.id for row in rows]
+    ours = (series.ledger == rows[0].ledger, series.id.in_(ids))
+    with engine.begin() as connection:
+        query = passing_over_locks(select(series.id).where(*ours).order_by(series.id))
+        free = set(connection.scalars(query))
+        return sum(_follow(connection, made, row) for row in rows if row.id in free)
+
+
+def _follow_alone(engine: Transactions, made: Tables, row: Row[Any]) -> int:
+    try:
+        return _follow_all(engine, made, [row])
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        reason = reason_of(error)
+    logger.error(
+        "the database refuses the next tick of series %s of the ledger: %s", row.id, reason,
+        extra=event("tick refused", series=row.id, reason=reason),
+    )  # fmt: skip
+    return 0
+
+
 def _follow(connection: Connection, made: Tables, row: Row[Any]) -> bool:
     """Make the next tick of a series, unless another was faster, or it was changed or paused."""
-    times = _next(row)
+    times, values = _next(row)
     series = made.series.c
     moved = connection.execute(
         update(made.series)
@@ -74,7 +106,6 @@ def _follow(connection: Connection, made: Tables, row: Row[Any]) -> bool:
     )  # fmt: skip
     if not moved.rowcount or times is None:
         return False
-    values = tick_values(row._mapping, times)
     task = made.task.c
     known = select(task.id).where(task.ledger == row.ledger, task.id == values["id"])
     if connection.execute(known).first() is None:
@@ -82,17 +113,21 @@ def _follow(connection: Connection, made: Tables, row: Row[Any]) -> bool:
     return True
 
 
-def _next(row: Row[Any]) -> Times | None:
-    """A damaged schedule makes no more ticks: the series stays, to be looked at."""
+def _next(row: Row[Any]) -> tuple[Times | None, dict[str, Any]]:
+    """The times of the next tick, and the columns of its row; no times if there is none.
+
+    A damaged series makes no more ticks: it stays, to be looked at.
+    """
     try:
         schedule = read_schedule(row.schedule.encode())
-    except ValueError as error:
+        times = following(schedule, row.id, row.tick, row.now, made=row.made)
+        return times, tick_values(row._mapping, times) if times else {}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         logger.error(  # noqa: TRY400 - the reason is in the row, not in this code
-            "series %s of the ledger makes no more ticks: its schedule cannot be read: %s",
+            "series %s of the ledger makes no more ticks: it cannot be read: %s",
             row.id, error, extra=event("series broken", series=row.id, error=str(error)),
         )  # fmt: skip
-        return None
-    return following(schedule, row.id, row.tick, row.now, made=row.made)
+        return None, {}
 
 
 def tick_values(series: Mapping[Any, Any], times: Times) -> dict[str, Any]:

@@ -5,6 +5,11 @@ from typing import Final, NamedTuple
 
 from expirebridge.model.task import State
 
+LARGEST_COUNT: Final = 2**31 - 1
+"""The largest revision, or number of attempts, for which a row has room."""
+LARGEST_TIME: Final = 2**53 - 1
+"""The largest time in ms, or generation: Lua reads larger numbers inexactly."""
+
 
 class Status(IntEnum):
     """The status of a task in its row. Only the relay and `complete_in` write it."""
@@ -51,11 +56,13 @@ class RowVersion(NamedTuple):
 
     @classmethod
     def read(cls, raw: bytes | None) -> "RowVersion | None":
-        """Read that of a record; None if it names none."""
+        """Read that of a record; None if it names none that a row can have."""
         parts = (raw or b"").split()
-        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        if len(parts) != 2 or not all(part.isdigit() and len(part) < 20 for part in parts):
             return None
-        return cls(int(parts[0]), int(parts[1]))
+        version = cls(int(parts[0]), int(parts[1]))
+        is_legal = version.generation <= LARGEST_TIME and version.revision <= LARGEST_COUNT
+        return version if is_legal else None
 
 
 class RowState(NamedTuple):

@@ -163,12 +163,13 @@ class DatabaseServer:
                 time.sleep(0.02)
         engine.dispose()
 
-    def new_database(self) -> URL:
-        """An empty database, as its administrator."""
+    def new_database(self, encoding: str | None = None) -> URL:
+        """An empty database, as its administrator; of PostgreSQL, in that encoding."""
         name = f"test_{next(self._databases)}"
+        how = f" ENCODING '{encoding}' TEMPLATE template0" if encoding else ""
         engine = create_engine(self.url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
+            connection.execute(text(f"CREATE DATABASE {name}{how}"))
         engine.dispose()
         return self.url.set(database=name)
 

@@ -1,6 +1,6 @@
 """The commands of the relay: rows to Redis, and the states of tasks back to rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -38,6 +38,8 @@ class RedisCheckpoint(NamedTuple):
     """The number of tasks whose rows are lagging."""
     dirty_since: int | None = None
     """The time of the first change that is not written back, in microseconds."""
+    stuck: int = 0
+    """The number of tasks whose rows could not be written: locked for long, or refused."""
     run_id: str | None = None
     """The run id of the server's process; None if it is hidden, or was not asked for."""
 
@@ -57,6 +59,8 @@ class WriteBackBacklog(NamedTuple):
     """The most of them in one partition."""
     oldest: float | None
     """For how many seconds the first of them has waited; None if none waits."""
+    stuck: int = 0
+    """Tasks whose rows could not be written: locked for long by others, or refused."""
 
     @classmethod
     def of(cls, checkpoints: Iterable[RedisCheckpoint]) -> "WriteBackBacklog":
@@ -64,7 +68,8 @@ class WriteBackBacklog(NamedTuple):
         each = list(checkpoints)
         counts = [one.dirty for one in each]
         waits = [one.behind for one in each if one.dirty_since]
-        return cls(sum(counts), max(counts, default=0), max(waits, default=None))
+        stuck = sum(one.stuck for one in each)
+        return cls(sum(counts), max(counts, default=0), max(waits, default=None), stuck)
 
 
 def read_ledger() -> Command[RedisCheckpoint]:
@@ -95,8 +100,8 @@ def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
 
 
 def _read_checkpoint(reply: list[Any]) -> RedisCheckpoint:
-    nonce, number, now, dirty, since = reply
-    return RedisCheckpoint(text(nonce), number, now, dirty, since if since >= 0 else None)
+    nonce, number, now, dirty, since, stuck = reply
+    return RedisCheckpoint(text(nonce), number, now, dirty, since if since >= 0 else None, stuck)
 
 
 def _read_run_id(reply: bytes) -> str | None:
@@ -177,6 +182,8 @@ class WriteBack(NamedTuple):
     """The state of a dirty task, for its row."""
 
     id: str
+    mark: bytes
+    """The same as the server says it: another client may have written anything there."""
     since: bytes
     """Since when it is dirty, as the server says it."""
     version: RowVersion | None
@@ -205,7 +212,7 @@ def _read_dirty(reply: list[Any]) -> Dirty:
     nonce, number, *columns = reply
     entries = [
         WriteBack(
-            text(id), since, RowVersion.read(version), text(state), due if due >= 0 else None,
+            text(id), id, since, RowVersion.read(version), text(state), due if due >= 0 else None,
             attempt, text(error), bool(cancel),
         )
         for id, since, version, state, due, attempt, error, cancel in rows_of(columns, 8)
@@ -213,14 +220,22 @@ def _read_dirty(reply: list[Any]) -> Dirty:
     return Dirty(RedisCheckpoint(text(nonce), number), entries)
 
 
-def forget_dirty(dirty: Dirty, *, number: int) -> Command[bool]:
+def forget_dirty(
+    dirty: Dirty, *, number: int, again: Mapping[str, float] | None = None
+) -> Command[bool]:
     """Note, as the batch of this number, that these were written back.
 
-    False if another batch or ledger was there, or if the server has lost something of it.
+    `again` has the seconds after which those are read again that were not. False if another batch
+    or ledger was there, or if the server has lost something of it.
     """
-    pairs = [part for entry in dirty.entries for part in (entry.id, entry.since)]
+    pauses = again or {}
+    items = [
+        part
+        for entry in dirty.entries
+        for part in (entry.mark, entry.since, milliseconds(pauses.get(entry.id, 0)))
+    ]
     checkpoint = dirty.checkpoint
-    return script("forget_dirty", checkpoint.nonce, checkpoint.number, number, *pairs, read=bool)
+    return script("forget_dirty", checkpoint.nonce, checkpoint.number, number, *items, read=bool)
 
 
 def bind_ledger(nonce: str) -> Command[None]:

@@ -14,7 +14,9 @@ end
 
 local function generation_of(ledger)
   local generation, revision = string.match(ledger or '', '^(%d+) (%d+)$')
-  return tonumber(generation) or 0, tonumber(revision) or 0
+  generation, revision = tonumber(generation) or 0, tonumber(revision) or 0
+  if generation >= 2 ^ 53 or revision >= 2 ^ 31 then return 0, 0 end -- no row has such a version
+  return generation, revision
 end
 
 local function put_generation(id, record, generation, revision)

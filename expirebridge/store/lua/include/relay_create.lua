@@ -26,9 +26,16 @@ local function delay_rebuilt(row)
   row.due = math.max(row.due, now + (ttl or row.due <= now and tonumber(ARGV[6]) or 0))
 end
 
+-- Renames what another client wrote over a record, if that is no hash.
+local function set_broken_aside(id)
+  local kind = redis.call('TYPE', record_key(id)).ok
+  if kind ~= 'none' and kind ~= 'hash' then redis.call('RENAME', record_key(id), broken_key(id)) end
+end
+
 -- Writes a new record as the row says, in place of `old` if there is one.
 local function create_from_row(id, row, old)
   delay_rebuilt(row)
+  if not old then set_broken_aside(id) end
   if row.what == 'waits' and value_of(row.fields, 'tick') then note_tick_series(id, row) end
   if old then
     redis.call('DEL', trigger_key(id, old))

@@ -10,17 +10,31 @@
 -- include names
 -- include records
 -- include ledger
+-- include put_off
+
+-- The last time in ms that a row can be due, and how many bytes it keeps of an error: other clients may have written
+-- anything into a record.
+local LAST_MS, MOST_ERROR = 2 ^ 53 - 2, 8192
+
+local function score_of(number) return string.format('%.0f', number) end
+
+-- Up to so many marked ids with scores in this range, each followed by its score.
+local function marked(least, last, most)
+  return redis.call('ZRANGEBYSCORE', state_set('dirty'), least, last, 'WITHSCORES', 'LIMIT', 0, most)
+end
 
 local nonce, number = read_binding()
 local reply = { nonce, number }
-local ids = redis.call('ZRANGE', state_set('dirty'), 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
+local most = tonumber(ARGV[2])
+local ids = marked('-inf', score_of(put_off_from), most)
+for _, part in ipairs(marked(score_of(put_off_to), '+inf', most - #ids / 2)) do ids[#ids + 1] = part end
 for i = 1, #ids, 2 do
   local record = read(ids[i], { 'due', 'left', 'next', 'rearm', 'attempt', 'error',
     'cancel' }) or { state = '' }
   local waits = record.state == 'pending' or record.state == 'running' or record.state == 'waiting'
   for _, value in ipairs({ ids[i], ids[i + 1], record.ledger or '', record.state,
-    waits and row_time_of(ids[i], record) or -1, tonumber(record.attempt) or 0, record.error or '',
-    record.cancel or '' }) do
+    waits and number_up_to(LAST_MS, row_time_of(ids[i], record)) or -1, number_up_to(2 ^ 31, record.attempt) or 0,
+    string.sub(record.error or '', -MOST_ERROR), record.cancel or '' }) do
     reply[#reply + 1] = value
   end
 end

@@ -4,13 +4,24 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database
 -- returns  the nonce of the ledger ('': none), the number of the last batch, now in ms, number of dirty
---          ids, time since which the first of them is dirty, in microseconds (-1: none is)
+--          ids that can be read, time since which the first of them is dirty, in microseconds (-1: none is, or it
+--          was put off), number of those that are put off for long: their rows could not be written
 
 -- include names
 -- include format
 -- include clock
 -- include ledger
+-- include put_off
 
 local nonce, number = read_binding()
-local first = redis.call('ZRANGE', state_set('dirty'), 0, 0, 'WITHSCORES')
-return { nonce, number, now, redis.call('ZCARD', state_set('dirty')), first[2] and tonumber(first[2]) or -1 }
+-- An ordinary transaction locks a row for less than so many microseconds.
+local LONG = 2000000
+
+local dirty = state_set('dirty')
+local first = redis.call('ZRANGE', dirty, 0, 0, 'WITHSCORES')
+local since = tonumber(first[2] or nil) or PUT_OFF
+local function put_off_for(pause)
+  return redis.call('ZCOUNT', dirty, string.format('(%.0f', put_off_from + pause), string.format('(%.0f', put_off_to))
+end
+return { nonce, number, now, redis.call('ZCARD', dirty) - put_off_for(0), since < PUT_OFF and since or -1,
+  put_off_for(LONG) }

@@ -1,0 +1,100 @@
+"""Writes many rows in one transaction, so that none holds up the others.
+
+A row that the database refuses is left out, and so is one that another transaction has locked.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Executable, Select, Update
+
+from expirebridge.ledger.db_errors import is_refusal, reason_of
+
+Parameters = dict[str, Any]
+"""The parameters of a row; `b_id` is its id, `b_message` a text that may be refused."""
+Write = Callable[[Connection, Update, Sequence[Parameters]], dict[str, str]]
+"""Writes rows; returns why the database refuses some of them, by their ids."""
+T = TypeVar("T")
+MOST_REASON: Final = 200
+"""Characters of what a database says of a text that it refuses."""
+
+
+def unless_refused(transaction: Callable[[Write], T]) -> T:
+    """Run a transaction that writes its rows together; if one is refused, again, each alone."""
+    try:
+        return transaction(_together)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+    return transaction(_apart)
+
+
+def _together(
+    connection: Connection, statement: Update, rows: Sequence[Parameters]
+) -> dict[str, str]:
+    if rows:
+        connection.execute(statement, rows)
+    return {}
+
+
+def _apart(connection: Connection, statement: Update, rows: Sequence[Parameters]) -> dict[str, str]:
+    refused = {}
+    for row in rows:
+        fault = _refusal(connection, statement, row)
+        if fault is not None and row["b_message"] is not None:
+            fault = _without_text(connection, statement, row, fault)
+        if fault is not None:
+            refused[str(row["b_id"])] = reason_of(fault)
+    return refused
+
+
+def _without_text(
+    connection: Connection, statement: Update, row: Parameters, fault: BaseException
+) -> BaseException | None:
+    """Write a row whose text may be what is refused: in ASCII; else, why it could not be written.
+
+    Returns why this is refused, too.
+    """
+    said = f"its error could not be written here: {reason_of(fault)[:MOST_REASON]}"
+    for text in (row["b_message"], said):
+        ascii_text = text.encode("ascii", "backslashreplace").decode()
+        again = _refusal(connection, statement, row | {"b_message": ascii_text})
+        if again is None:
+            return None
+        fault = again
+    return fault
+
+
+def _refusal(connection: Connection, statement: Update, row: Parameters) -> BaseException | None:
+    """Write a row in a savepoint; returns the error if the database refuses it."""
+    try:
+        with connection.begin_nested():
+            connection.execute(statement, row)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        return error
+    return None
+
+
+def locked_of(
+    connection: Connection, ids: Collection[str], free: Iterable[str], *, there: Executable,
+    parameters: Mapping[str, Any],
+) -> list[str]:  # fmt: skip
+    """Return those of `ids` that another transaction has locked.
+
+    `free` are those that were locked here; rows of the others may be gone: `there` selects those
+    that are not.
+    """
+    missing = sorted(set(ids) - set(free))
+    if not missing:
+        return []
+    return list(connection.scalars(there, {**parameters, "b_ids": missing}))
+
+
+def passing_over_locks(query: Select[Any]) -> Select[Any]:
+    """Lock the rows that a query finds, and leave out those that are locked.
+
+    SQLite has no locks of rows.
+    """
+    return query.with_for_update(skip_locked=True)

@@ -1,0 +1,351 @@
+"""One row that cannot be written, or that is locked: the others are, and it is said which it is."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from expirebridge import Bridge
+from expirebridge.checks.finding import Level
+from expirebridge.checks.work import check_dirty
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger import Ledger, Tables, unwritten_rows
+from expirebridge.ledger import engine as engines
+from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
+from expirebridge.ledger.partition import LedgerEngine
+from expirebridge.ledger.relay import finish
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.schema import create
+from expirebridge.model.row_state import Status, SyncState
+from expirebridge.settings import Settings
+from expirebridge.store.client import Store
+from expirebridge.store.commands import ledger as ledger_calls
+from tests.kit.databases import Database, DatabaseServer
+from tests.kit.ledgers import LedgerHarness, until
+from tests.kit.witness import Witness, listening, until_logged
+
+pytestmark = pytest.mark.timeout(120)
+HOUR = 3_600_000
+
+
+def fail(error: str) -> None:
+    """A handler."""
+    raise ValueError(error)
+
+
+def note(number: int) -> None:
+    """A handler."""
+
+
+async def others_run(bridge: Bridge, witness: Witness) -> None:
+    """Tasks without a row are made, and run."""
+    before = len(witness.ended())
+    for number in range(3):
+        bridge.make_task("test.note", [number], 0)
+    await witness.until_ended(before + 3)
+
+
+ERRORS = {"nul": "bad \x00 text", "emoji": "it is 😀", "plain": "bad"}
+
+
+async def test_a_text_that_sql_refuses_is_escaped(
+    harness: LedgerHarness, with_ledger: Settings
+) -> None:
+    witness, ids = Witness(), [f"later{number}" for number in range(20)]
+    harness.insert("nul", func="test.fail", params=json.dumps([ERRORS["nul"]]))
+    async with listening(with_ledger, witness, fail=fail, note=note):
+        await witness.until_ended(1)
+        for id in ids:
+            harness.insert(id, func="test.note", params="[1]")
+        await until(lambda: all(harness.status(id) is Status.SUCCEEDED for id in ids))
+        await until(lambda: harness.row("nul").message)
+    assert harness.row("nul").message.endswith(r"ValueError: bad \x00 text")
+
+
+@pytest.fixture
+def latin(
+    shared_database: Database, url: str, made: Tables, store: Store
+) -> Iterator[LedgerHarness]:
+    """A ledger in a database that lacks most characters."""
+    if not isinstance(shared_database, DatabaseServer) or shared_database.name != "postgresql":
+        pytest.skip("only databases of PostgreSQL have an encoding")
+    own = shared_database.new_database("LATIN1")
+    settings = Settings(url=url, ledger=own.render_as_string(hide_password=False))
+    engine = engine_of(own)
+    with engine.begin() as connection:
+        create(connection, made)
+    yield LedgerHarness(engine, made, store, place=place_of(settings, own))
+    engine.dispose()
+
+
+async def test_a_database_that_lacks_a_character(
+    latin: LedgerHarness, with_ledger: Settings, bridge: Bridge
+) -> None:
+    witness = Witness()
+    settings = replace(with_ledger, ledger=latin.engine.url.render_as_string(hide_password=False))
+    for name, error in ERRORS.items():
+        latin.insert(name, func="test.fail", params=json.dumps([error]))
+    async with listening(settings, witness, fail=fail, note=note):
+        await others_run(bridge, witness)
+        await until(lambda: all(latin.row(name).message for name in ERRORS))
+    assert latin.row("emoji").message.endswith(r"ValueError: it is \U0001f600")
+    assert latin.row("plain").message.endswith("ValueError: bad")
+
+
+def test_a_database_that_takes_any_bytes_for_text_is_refused(shared_database: Database) -> None:
+    if not isinstance(shared_database, DatabaseServer) or shared_database.name != "postgresql":
+        pytest.skip("only databases of PostgreSQL have an encoding")
+    own = shared_database.new_database("SQL_ASCII").render_as_string(hide_password=False)
+    with (
+        pytest.raises(LedgerUnsuitable, match="ENCODING 'UTF8'"),
+        connected(own) as connection,
+    ):
+        create(connection, Ledger(own).tables)
+
+
+TRIGGERS = {
+    "sqlite": [
+        "CREATE TRIGGER refusing BEFORE UPDATE ON expirebridge_task WHEN OLD.id = 'bad' "
+        "BEGIN SELECT RAISE(ABORT, 'not this row'); END"
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'not this row'; END $$",
+        "CREATE TRIGGER refusing BEFORE UPDATE ON expirebridge_task FOR EACH ROW "
+        "WHEN (OLD.id = 'bad') EXECUTE FUNCTION refuse()",
+    ],
+    "mariadb": [
+        "CREATE TRIGGER refusing BEFORE UPDATE ON expirebridge_task FOR EACH ROW "
+        "IF OLD.id = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this row'; END IF"
+    ],
+}
+
+
+@contextmanager
+def refusing(engine: Engine) -> Iterator[None]:
+    """A database that refuses each change of the row `bad`."""
+    with engine.begin() as connection:
+        for statement in TRIGGERS[engine.dialect.name]:
+            connection.exec_driver_sql(statement)
+    try:
+        yield
+    finally:
+        where = " ON expirebridge_task" if engine.dialect.name == "postgresql" else ""
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"DROP TRIGGER refusing{where}")
+
+
+def test_a_row_that_the_database_refuses_to_write_is_left_out_and_reported(
+    harness: LedgerHarness, bridge: Bridge, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    for id in ("bad", "good"):
+        harness.insert(id, HOUR)
+    harness.settle_down()
+    relay, before = harness.relay(), harness.row("bad").generation
+    with refusing(harness.engine):
+        for id in ("bad", "good"):
+            bridge.cancel(id)
+        assert finish(relay.bring_back()) == 2
+        assert harness.status("good") is Status.CANCELLED
+        assert harness.status("bad") is Status.WAITING
+        assert finish(relay.bring_back()) == 0  # it is put off
+        [said] = [one.getMessage() for one in caplog.records if "refuses" in one.getMessage()]
+        assert "'bad'" in said
+        assert "not this row" in said
+        [found] = store.run(check_dirty(60))
+        assert found.level is Level.WARNING
+        assert "1 row of the ledger could not be written" in found.message
+        # New rows are carried, also beside one that cannot be stamped.
+        harness.insert("new", HOUR)
+    assert finish(relay.carry()) == 1
+    bridge.run_now("bad")  # marked again, it is read at once
+    harness.settle_down()
+    assert harness.row("bad").generation > before
+
+
+def test_a_row_that_cannot_be_stamped_holds_up_no_other(
+    harness: LedgerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    for id in ("bad", "good"):
+        harness.insert(id, HOUR)
+    with refusing(harness.engine):
+        assert finish(harness.relay().carry()) == 2
+    assert harness.row("good").todo == SyncState.NOTHING
+    assert harness.row("bad").todo == SyncState.RELAY
+    assert "the database refuses to write row 'bad'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [UnicodeEncodeError("latin-1", "x", 0, 1, "no"), RuntimeError("no"), TypeError()],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+async def test_no_error_of_a_driver_ends_a_listener(
+    error: Exception, harness: LedgerHarness, with_ledger: Settings, bridge: Bridge,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    def raise_it(*_: object, **__: object) -> None:
+        raise error
+
+    witness = Witness()
+    harness.insert("a", func="test.note", params="[1]")
+    with monkeypatch.context() as broken:
+        for name in ("read", "fence", "ask"):
+            broken.setattr(RelayStore, name, raise_it)
+        async with listening(with_ledger, witness, note=note):
+            await until_logged(lambda: "the relay of the ledger stands still" in caplog.text)
+            await others_run(bridge, witness)
+            broken.undo()
+            await witness.until_ended(4)
+    assert type(error).__name__ in caplog.text
+
+
+# Locks
+
+
+@pytest.fixture
+def locking(engine: Engine) -> Iterator[Connection]:
+    """An open transaction of the application."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks the whole file")
+    # In MariaDB a stricter transaction also locks what lies between rows, also for inserts.
+    own = create_engine(engine.url, isolation_level="READ COMMITTED")
+    with own.connect() as connection:
+        yield connection
+        connection.rollback()
+    own.dispose()
+
+
+def lock(connection: Connection, *ids: str) -> None:
+    for id in ids:
+        query = "SELECT id FROM expirebridge_task WHERE ledger = 'default' AND id = :id FOR UPDATE"
+        connection.execute(text(query), {"id": id})
+
+
+async def test_a_locked_row_holds_up_no_other(
+    harness: LedgerHarness, with_ledger: Settings, locking: Connection, ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """As in a request that calls `ledger.cancel`, and takes long."""
+    monkeypatch.setattr(unwritten_rows, "LONG", 0.5)
+    witness = Witness()
+    harness.insert("slow", HOUR, func="test.note", params="[1]")
+    harness.settle_down()
+    ledger.cancel(locking, "slow")
+    harness.insert("ran", func="test.note", params="[1]")
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(1)
+        lock(locking, "ran")
+        for number in range(20):
+            harness.insert(f"later{number}", func="test.note", params="[1]")
+        await witness.until_ended(21)
+        await until(
+            lambda: all(
+                harness.status(f"later{number}") is Status.SUCCEEDED for number in range(20)
+            )
+        )
+        locking.commit()
+        await until(lambda: harness.status("ran") is Status.SUCCEEDED)
+        await until(lambda: harness.status("slow") is Status.CANCELLED)
+    assert "stands still" not in caplog.text
+
+
+async def test_a_row_that_is_locked_for_long_is_reported_as_what_it_is(
+    harness: LedgerHarness, locking: Connection, store: Store, bridge: Bridge,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(unwritten_rows, "LONG", 0.05)
+    monkeypatch.setattr(unwritten_rows, "LONG_PAUSE", 60.0)
+    monkeypatch.setattr(unwritten_rows, "LOCKED_PAUSE", 0.01)
+    harness.insert("slow", HOUR)
+    harness.settle_down()
+    lock(locking, "slow")
+    bridge.cancel("slow")
+    relay = harness.relay()
+    async with asyncio.timeout(30):
+        while "another transaction has locked row 'slow'" not in caplog.text:
+            await asyncio.to_thread(finish, relay.bring_back())
+            await asyncio.sleep(0.05)
+    [found] = store.run(check_dirty(60))
+    assert (found.level, found.check) == (Level.WARNING, "write-back")
+    locking.rollback()
+    assert harness.store.run(ledger_calls.read_ledger()).stuck == 1
+    harness.store.client.zadd("expirebridge:dirty", {"slow": 1})
+    finish(relay.bring_back())
+    assert harness.status("slow") is Status.CANCELLED
+
+
+def test_many_locked_rows_hold_up_no_new_one(harness: LedgerHarness, locking: Connection) -> None:
+    """More than a batch has."""
+    ids = [f"slow{number:03}" for number in range(250)]
+    with harness.engine.begin() as connection:
+        connection.execute(
+            harness.made.task.insert(),
+            [{"id": id, "func": "a.b", "params": "[]", "delay_ms": HOUR} for id in ids],
+        )
+    lock(locking, *ids)
+    relay = harness.relay()
+    harness.insert("new", HOUR)
+    for _ in range(4):
+        finish(relay.carry())
+    assert harness.row("new").todo == SyncState.NOTHING
+    locking.rollback()
+    harness.settle_down()
+    assert all(row.todo == SyncState.NOTHING for row in harness.all_rows())
+
+
+def test_a_loss_beside_a_locked_row_says_what_it_waits_for(
+    harness: LedgerHarness, locking: Connection, monkeypatch: pytest.MonkeyPatch,
+    with_ledger: Settings,
+) -> None:  # fmt: skip
+    """What is lost cannot be passed over, or it would stay lost."""
+    monkeypatch.setattr(engines, "LOCK_SECONDS", 1)
+    harness.insert("a", HOUR)
+    harness.settle_down()
+    harness.store.client.flushdb()
+    lock(locking, "a")
+    own = engine_of(harness.engine.url)
+    with pytest.raises(DBAPIError) as raised:
+        finish(replace(harness, engine=own).relay().carry())
+    own.dispose()
+    said = ledger_error(raised.value, read_url(with_ledger.ledger or ""))
+    assert "another transaction holds a lock" in str(said)
+
+
+def test_a_series_that_is_locked_holds_up_no_other(
+    harness: LedgerHarness, locking: Connection, ledger: Ledger, with_ledger: Settings, store: Store
+) -> None:
+    with harness.engine.begin() as connection:
+        for id in ("slow", "other"):
+            ledger.schedule(connection, id, "a.b", [], every="1s")
+    ledger.pause_series(locking, "slow")
+    engine = LedgerEngine(with_ledger)
+    partition = engine.partition(lambda: store)
+    before = {row.id for row in harness.all_rows()}
+    while not {row.id for row in harness.all_rows()} - before:
+        partition.relay_once()
+    assert {row.id.partition("@")[0] for row in harness.all_rows() if row.id not in before} == {
+        "other"
+    }
+    engine.close()
+
+
+def test_a_row_that_is_locked_keeps_no_old_one(
+    harness: LedgerHarness, locking: Connection, bridge: Bridge
+) -> None:
+    for id in ("slow", "old"):
+        harness.insert(id)
+    harness.settle_down()
+    for id in ("slow", "old"):
+        bridge.cancel(id)
+    harness.settle_down()
+    harness.age("slow", "old")
+    lock(locking, "slow")
+    assert harness.prune_old() == 1
+    locking.rollback()
+    assert harness.prune_old() == 1
