@@ -19,6 +19,7 @@ class End(StrEnum):
     FAILED = "failed"  # it failed for good
     SNOOZED = "snoozed"  # not counted: its handler asked to be called later, by `Snooze` or `Busy`
     RELEASED = "released"  # given back, not counted: the listener stops, or lacks the function
+    DROPPED = "dropped"  # not counted: a moment ago, its row in a ledger was cancelled or changed
     REFUSED = "refused"  # the lease had lapsed: another listener has the task, or had it
 
 

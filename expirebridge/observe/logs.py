@@ -166,6 +166,7 @@ _LEVELS = {
     End.FAILED: logging.ERROR,
     End.SNOOZED: logging.INFO,
     End.RELEASED: logging.WARNING,
+    End.DROPPED: logging.INFO,
     End.REFUSED: logging.WARNING,
 }
 _CHATTY = ("asyncio", "redis")

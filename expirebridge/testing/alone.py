@@ -35,7 +35,7 @@ def complete(session: Transaction, ledger: str, id: str, version: RowVersion, at
     Completer(ledger, id, version.generation, version.revision, attempt)(session)
 
 
-async def outcome_after(
+async def by_row_after(
     session: Transaction, ledger: str, version: RowVersion | None, attempt: Attempt
 ) -> AttemptOutcome | None:
     """The listener's outcome from the row, after an attempt failed that completed it in this

@@ -16,7 +16,7 @@ from expirebridge.model.short_repr import short_repr
 from expirebridge.model.task import Task
 from expirebridge.testing.errors import TaskFailed
 
-WAITS = {End.RETRY, End.RELEASED, End.SNOOZED}
+WAITS = {End.RETRY, End.RELEASED, End.SNOOZED, End.DROPPED}
 """After these a task is due again."""
 
 

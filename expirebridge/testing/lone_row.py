@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.listener.ledger.row_check import outcome_after
 from expirebridge.model.row_state import RowVersion
 from expirebridge.model.transactions import Transaction
 
@@ -49,5 +50,5 @@ class LoneRow:
             return failed
         from expirebridge.testing import alone  # noqa: PLC0415
 
-        told = await alone.outcome_after(self._session, self._ledger, self._version, attempt)
-        return failed if told is None else told._replace(error=failed.error)
+        by_row = await alone.by_row_after(self._session, self._ledger, self._version, attempt)
+        return outcome_after(failed, by_row)._replace(error=failed.error)

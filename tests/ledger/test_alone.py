@@ -30,8 +30,8 @@ ENDS = {
     "completes-and-retries": End.SUCCEEDED,
     "completes-and-snoozes": End.SNOOZED,
     "completes-twice": End.SUCCEEDED,
-    "is-cancelled": End.FAILED,
-    "loses-its-row": End.FAILED,
+    "is-cancelled": End.DROPPED,
+    "loses-its-row": End.DROPPED,
 }
 """How an attempt ends, by what its handler does."""
 RAISED: dict[str, type[BaseException]] = {

@@ -334,6 +334,8 @@ class Attempt:
         """
         reason = self.stopped or f"its listener raised {type(error).__name__}"
         delay = BROKEN_OFF if isinstance(error, Exception) else 0.0
+        if self.began is None:
+            return self.outcomes.not_begun(delay, reason)
         return self.outcomes.spread(delay, reason)
 
     def _after(self, error: BaseException) -> AttemptOutcome:

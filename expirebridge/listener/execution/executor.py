@@ -203,7 +203,7 @@ class Executor:
             attempt.consumer.settler.add(FinishedAttempt(attempt, outcome, attempt.took))
 
     def _give_back(self, attempt: Attempt, reason: StartRefused) -> None:
-        outcome = attempt.outcomes.given_back(str(reason))
+        outcome = attempt.outcomes.not_begun(0.0, str(reason))
         if isinstance(reason, Withdrawn):
             # The heartbeat's thread records that.
             attempt.consumer.settler.close(FinishedAttempt(attempt, outcome, 0.0))
@@ -213,13 +213,14 @@ class Executor:
 
     def _break_off(self, attempt: Attempt, error: BaseException) -> None:
         """Settle an attempt that an error ended outside of its handler, mostly a cancellation."""
+        outcome = attempt.broken_off(error)
         try:
             if attempt.began is None:
                 attempt.begin()
         except StartRefused as reason:
             self._give_back(attempt, reason)
         else:
-            self._settle(attempt, attempt.broken_off(error))
+            self._settle(attempt, outcome)
 
     def _end(self, attempt: Attempt) -> None:
         attempt.is_over = True

@@ -267,6 +267,16 @@ class OutcomeBuilder:
         """The attempt is not counted; the task is due after this delay, in seconds."""
         return self._outcome(End.RELEASED, "released", delay, reason, reason, open=True)
 
+    def not_begun(self, delay: float, reason: str) -> AttemptOutcome:
+        """The handler was not called; the task is due after this delay, in seconds."""
+        return self._outcome(End.RELEASED, "unbegun", delay, reason, reason, open=True)
+
+    def dropped(self, delay: float, reason: str, *, began: bool) -> AttemptOutcome:
+        """The task's row was changed: it is due after this delay, or when the row says."""
+        word = "released" if began else "unbegun"
+        outcome = self._outcome(End.DROPPED, word, delay, open=True)
+        return outcome._replace(reason=reason, brief=reason)
+
     def unknown(self, where: str) -> AttemptOutcome:
         """There is no such function at `where`; another listener may have it."""
         return self._wait_for_another(f"no handler {self._claimed.func!r} {where}", open=True)

@@ -262,7 +262,7 @@ class Settlement(NamedTuple):
     token: str
     outcome: str
     """A word of settle.lua: `succeeded`, `retry`, `failed`, `snoozed`, `busy`, `released`,
-    `unknown`, `unfit`."""
+    `unbegun`, `unknown`, `unfit`."""
     delay: float = 0.0
     """Seconds until the task is looked at again, unless it ended for good."""
     text: str | bytes = ""

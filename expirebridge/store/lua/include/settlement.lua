@@ -34,10 +34,11 @@ if uses_limits then SETTLE_FIELDS[#SETTLE_FIELDS + 1], SETTLE_FIELDS[#SETTLE_FIE
 local function wait_again(id, record, how, due, text, counted)
   if uses_limits and how ~= 'released' then leave_lanes(id, 'ordered') end
   note_attempt(id, how, text)
-  local fields = { 'error', text }
+  -- What is given back without a reason keeps the error of the attempt before.
+  local fields = (how ~= 'released' or text ~= '') and { 'error', text } or {}
   if not counted then
     local attempt = tonumber(redis.call('HGET', record_key(id), 'attempt') or nil)
-    fields[3], fields[4] = 'attempt', math.max((attempt or 1) - 1, 0)
+    fields[#fields + 1], fields[#fields + 2] = 'attempt', math.max((attempt or 1) - 1, 0)
   end
   redis.call('HSET', record_key(id), unpack(fields))
   wait_until(id, record, due)
@@ -110,6 +111,12 @@ local BY_OUTCOME = {
     wait_again(id, record, 'released', due, text, false)
   end,
 }
+-- The handler was not called, so a task that was claimed once has not begun.
+BY_OUTCOME.unbegun = function(id, record, delay, text)
+  local attempt = tonumber(redis.call('HGET', record_key(id), 'attempt') or nil)
+  if (attempt or 1) <= 1 then redis.call('HDEL', record_key(id), 'started') end
+  return BY_OUTCOME.released(id, record, delay, text)
+end
 -- A task that this code cannot run is left to others that can.
 BY_OUTCOME.unknown = function(id, record, delay, text, outcome)
   local refused = redis.call('HGET', record_key(id), 'unfit')

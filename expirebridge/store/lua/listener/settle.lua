@@ -10,7 +10,8 @@
 --          'snoozed' (uncounted; due after the delay; text: why),
 --          'busy' (the same; a fifth word is the name of a rate, in whose lane nothing starts before then),
 --          'released' (uncounted; due as before, or after the delay; text: why),
---          'unknown' (the same, and failed when no listener has had the function for 24 h),
+--          'unbegun' (the same; its handler was not called),
+--          'unknown' (as 'released', and failed when no listener has had the function for 24 h),
 --          'unfit' (failed: the arguments do not fit the function)
 -- returns  a code for each attempt: 1 done, 2 refused, 3 left to others instead of failed, 4 failed
 --          instead of a retry: the next tick of its series is due by then; and last, 5 if slots were freed and
