@@ -57,6 +57,8 @@ class RelayStatements:
     """The stretches of the page, each without the rows that another transaction has locked."""
     unsorted: tuple[Select[Any], ...]
     """The rows without a partition that nobody has locked: new ones, and lost ones."""
+    turn: Select[Any]
+    """Lock one row for all that sort: what one of them has locked, others would pass over."""
     sort: Update
     finish: Update
     hold: Update
@@ -93,12 +95,11 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         ),
         take=_take(made, "number"),
         take_to_stamp=_take(made, "number", "stamp"),
-        mark_lost=update(made.task)
-        .where(mine, or_(nobodys, own) if is_single else own, task.stamp > bindparam("b_seen"))
-        .values(todo=SyncState.REBUILD),
+        mark_lost=_mark_lost(made, or_(nobodys, own) if is_single else own),
         page=_with_time(backlog.page(_most, slots)),
         free_page=tuple(_with_time(one) for one in _free(backlog, slots, made.task)),
         unsorted=tuple(_free(backlog, [None], task.id)),
+        turn=_turn(made),
         sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_slot),
         finish=_finish(made),
         hold=_hold(made, "number"),
@@ -111,9 +112,7 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         free=passing_over_locks(some.order_by(task.id)),
         there=some,
         write_back=_write_back(made),
-        relay_again=update(made.task)
-        .where(mine, _is_one_of_ids(made), task.todo == SyncState.NOTHING)
-        .values(todo=SyncState.RELAY),
+        relay_again=_relay_again(made),
         ask=some.with_only_columns(
             task.id, task.generation, task.revision, task.status, task.wanted, task.message
         ),
@@ -171,6 +170,24 @@ def _finish(made: Tables) -> Update:
         message=func.coalesce(_message, task.message),
         modified=case((_message.is_not(None), NowMs()), else_=task.modified),  # refused
     )  # fmt: skip
+
+
+def _mark_lost(made: Tables, own: ColumnElement[bool]) -> Update:
+    task = made.task
+    lost = (task.c.ledger == _ledger, own, task.c.stamp > bindparam("b_seen"))
+    return update(task).where(*lost).values(todo=SyncState.REBUILD)
+
+
+def _relay_again(made: Tables) -> Update:
+    task = made.task
+    some = (task.c.ledger == _ledger, _is_one_of_ids(made), task.c.todo == SyncState.NOTHING)
+    return update(task).where(*some).values(todo=SyncState.RELAY)
+
+
+def _turn(made: Tables) -> Select[Any]:
+    passes = made.passes.c
+    ours = (passes.ledger == _ledger, passes.partition == 0)
+    return select(passes.number).where(*ours).with_for_update()
 
 
 def _take(made: Tables, *columns: str) -> Update:

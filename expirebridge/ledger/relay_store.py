@@ -198,6 +198,7 @@ class RelayStore:
         limit = {**self._own, "b_most": most}
         with self.engine.begin() as connection:
             ids: dict[int, list[str]] = {}
+            connection.execute(self._statements.turn, self._own)
             for stretch in self._statements.unsorted:
                 for id in connection.scalars(stretch, limit):
                     ids.setdefault(self.layout.partition_of(id), []).append(id)
