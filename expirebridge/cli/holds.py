@@ -91,5 +91,5 @@ def _as_data(hold: Hold) -> dict[str, Any]:
 
 
 def _as_row(hold: Hold) -> tuple[str, ...]:
-    until = moment(hold.until) or "released"
+    until = moment(hold.until) or "its release"
     return hold.name, f"{hold.waiting:,}", until, hold.by, hold.reason

@@ -23,7 +23,7 @@ def test_a_function_is_put_on_hold_seen_and_released(
     assert claim(store).tasks == []
     head, line = invoke("holds", url=url).splitlines()
     assert head.split() == ["on", "hold", "waiting", "until", "by", "reason"]
-    assert re.fullmatch(r"func mail\.send +1 +released +\S+@\S+ +provider down", line)
+    assert re.fullmatch(r"func mail\.send +1 +its release +\S+@\S+ +provider down", line)
     assert invoke("release", "--func", "mail.send", url=url) == "mail.send: released\n"
     assert [task.id for task in claim(store).tasks] == ["a"]
     assert len(invoke("holds", url=url).splitlines()) == 1
