@@ -33,7 +33,7 @@ _FUNCTIONS = "fcall fcall_ro"
 _TALLY = "expire hincrby"
 _STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
-_SWEEP = "srandmember zrandmember zscan"
+_SWEEP = "spop srandmember zrandmember zscan"
 _LISTEN = (
     "hgetall info pexpiretime ping rename scan subscribe type unsubscribe zcard "
     "zremrangebyscore zrevrange zscore"

@@ -173,11 +173,19 @@ local serve_lane = uses_limits and function(lane)
   write_grants(lane, given)
 end
 
--- Gives the slots that this script has freed to the first who wait for them.
+-- Takes over lanes that scripts before this one did not come to.
+local serve_others = uses_limits and function()
+  for _, lane in ipairs(change_lane('SPOP', unserved_key(), SERVED_AT_ONCE)) do touched[lane] = true end
+end
+
+-- Gives the slots that this script has freed to the first who wait for them. What it does not come to is left to the
+-- next claim, which comes for those that were given one.
 local serve_freed = uses_limits and function()
   write_leaving()
+  local unserved = {}
   for lane in pairs(touched) do
     serve_lane(lane)
+    if served >= SERVED_AT_ONCE and count_queue(lane) > 0 and opening_of(lane) then unserved[#unserved + 1] = lane end
     local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and held_key() or lanes_key()
     if load > 0 then
       change_lane('ZADD', set, load, lane)
@@ -189,5 +197,6 @@ local serve_freed = uses_limits and function()
     if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', limits_key(), 'p ' .. lane) end
   end
   touched = {}
+  if unserved[1] then change_lane('SADD', unserved_key(), unpack(unserved)) end
   if ready.count > ready.own then soonest = math.min(soonest, ready.due) end
 end

@@ -47,6 +47,7 @@ local function queue_key(lane) return prefix .. ':queue:' .. lane end
 local function grants_key() return prefix .. ':grants' end
 local function waits_key() return prefix .. ':waits' end
 local function rates_key() return prefix .. ':rates' end
+local function unserved_key() return prefix .. ':unserved' end
 local function weights_key() return prefix .. ':weights' end
 local function turns_key(lane) return prefix .. ':turns:' .. lane end
 local function shares_key(lane) return prefix .. ':shares:' .. lane end

@@ -95,7 +95,10 @@ if claimed == 0 and places > 0 then
   repeat until not take_first()
   if parked >= MOST_PARKED then take_fresh() end
 end
-if uses_limits then serve_freed() end
+if uses_limits then
+  serve_others()
+  serve_freed()
+end
 
 if meets_blocked and claimed == 0 then reply[5] = 2 end
 reply[7] = parked

@@ -172,7 +172,10 @@ if claimed == 0 then
   reply[5] = scan_all({ unpack(ARGV, 15) })
 end
 
-if uses_limits then serve_freed() end
+if uses_limits then
+  serve_others()
+  serve_freed()
+end
 reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', set, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')

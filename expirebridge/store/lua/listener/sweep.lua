@@ -142,6 +142,7 @@ ring_after(function()
   forget_surplus()
   if groups then forget_groups() end
   if uses_limits then
+    serve_others()
     mend_lanes(lease, keep_failed)
     forget_ended_holds()
   elseif redis.call('EXISTS', holds_key()) == 1 then
