@@ -139,6 +139,44 @@ async def test_limits_of_a_function_that_are_no_limits_hold_up_no_claim(
     await all_run_with(settings, async_bridge, client, "f test.send", stored)
 
 
+@pytest.mark.parametrize("interval", [b"1000", b"0", b"-5", b"-3600000000"])
+async def test_what_waits_for_a_rate_goes_on_when_it_is_raised_or_becomes_nothing(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, interval: bytes
+) -> None:
+    witness = Witness()
+
+    @handler(rate=Rate(1, "1h", name="hourly"))
+    async def hourly() -> None: ...
+
+    async with listening(replace(settings, lease=1.0), witness, hourly=hourly):
+        await async_bridge.make_tasks([{"func": "test.hourly", "delay": 0}] * 5)
+        await witness.until_ended(1)
+        client.hset("expirebridge:limits", "l hourly", b'{"interval":%b,"burst":1}' % interval)
+        await witness.until_ended(5, End.SUCCEEDED)
+
+
+async def test_what_waits_goes_on_after_the_limits_are_lost_although_nothing_is_claimed(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    witness = Witness()
+    go_on = asyncio.Event()
+
+    @handler(limit=Limit(1))
+    async def one() -> None:
+        await go_on.wait()
+
+    async def other() -> None: ...
+
+    async with listening(replace(settings, lease=1.0), witness, one=one, other=other):
+        await async_bridge.make_tasks([{"func": "test.one", "delay": 0}] * 3)
+        await async_bridge.make_task("test.other", [], 0.01)
+        await witness.until_ended(1)
+        assert (await async_bridge.count()).waiting == 2
+        client.delete("expirebridge:limits")
+        go_on.set()
+        await witness.until_ended(4, End.SUCCEEDED)
+
+
 # Arguments that cannot be decoded
 
 

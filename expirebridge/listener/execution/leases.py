@@ -148,13 +148,14 @@ class Leases:
         call = claiming.heartbeat(
             self._listener, self._lease, held.items(),
             code=self._code.beat, functions=len(self._code.fingerprint.shapes),
+            limits=self._code.limits.fingerprint if self._limits_declared else "",
         )  # fmt: skip
         reply = session.heart_store.run(call)
         if session is not self._consumer.session:
             return self.send_heartbeat()  # what a superseded primary renewed is lost
         if reply.undeclared:
             self.declare()
-        if not self._limits_declared:
+        if reply.limits_lost or not self._limits_declared:
             self.declare_limits()
         self._answered = True
         if not answered:

@@ -367,6 +367,8 @@ class HeartbeatReply:
     if that is not known any longer."""
     undeclared: bool
     """True if the functions of its code must be declared, again or for the first time."""
+    limits_lost: bool
+    """True if the limits that it declared are not there."""
     codes: list[tuple[str, int]]
     """If the fleet runs more than one code: each fingerprint, and how many listeners run it."""
     others_are_full: bool
@@ -382,15 +384,17 @@ def heartbeat(
     *,
     code: str,
     functions: int = 0,
+    limits: str = "",
 ) -> Command[HeartbeatReply]:
     """Send a heartbeat of `listener`, and renew its claims: `held` are ids with their tokens.
 
     `code` is the fingerprint of its functions, and `functions` their number; for what may follow,
-    see heartbeat.lua.
+    see heartbeat.lua. `limits` is the fingerprint of the limits that it declares, if any.
     """
+    declared = f"{functions} {limits}".rstrip()
     pairs = [item for pair in held for item in pair]
     return script(
-        "heartbeat", listener, milliseconds(lease), code, functions, *pairs,
+        "heartbeat", listener, milliseconds(lease), code, declared, *pairs,
         read=lambda reply: _read_heartbeat(reply, lease),
     )  # fmt: skip
 
@@ -401,7 +405,7 @@ def _read_heartbeat(reply: list[Any], lease: float) -> HeartbeatReply:
     claims = list(zip(pairs[::2], pairs[1::2], strict=True))
     return HeartbeatReply(
         now_us, rank, listeners, silence / 1000, silence * 2 > milliseconds(lease),
-        ids_of(lost), claims, born, bool(undeclared),
+        ids_of(lost), claims, born, bool(undeclared & 1), bool(undeclared & 2),
         [(text(code), count) for code, count in rows_of(codes, 2)], bool(full),
         making if making >= 0 else None,
     )  # fmt: skip

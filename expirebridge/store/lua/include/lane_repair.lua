@@ -65,12 +65,18 @@ local fail_waiting = uses_limits and function(id, keep_failed)
     'waited longer than ' .. string.format('%.14g', longest / 1000) .. ' s for a slot of ' .. record.queue)
 end
 
--- Brings forward the starts that were granted before a rate was raised.
+-- Brings forward the starts that were granted before a rate was raised, or became nothing.
 local bring_forward = uses_limits and function(lane, id)
   local limit = limit_of(lane)
-  local score = limit and tonumber(limit.interval) and tonumber(redis.call('ZSCORE', state_set('pending'), id))
-  local start = score and math.ceil(next_start(lane, limit, 0) / 1000)
-  if not start or score <= start + AHEAD then return end
+  local score = is_granted(id) and tonumber(redis.call('ZSCORE', state_set('pending'), id) or nil)
+  if not score then return end
+  local start = limit and limit.interval and math.ceil(next_start(lane, limit, 0) / 1000) or now
+  if score <= start + AHEAD then return end
+  -- Its timer, too, unless another client has set that.
+  local record = read(id)
+  local ends = record and read_timer(id, record)
+  if ends and (ends == 'none' or math.abs(ends - score) > 2) then return end
+  if ends then set_timer(id, record, start) end
   redis.call('ZADD', state_set('pending'), 'XX', start, id)
   redis.call('ZADD', grants_key(), 'XX', start, id)
   soonest = math.min(soonest, start)

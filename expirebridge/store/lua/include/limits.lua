@@ -37,6 +37,8 @@ local limit_of = uses_limits and function(lane)
       for field, value in pairs(limit) do
         if tonumber(value) ~= tonumber(value) then limit[field] = nil end
       end
+      -- A rate of nothing is none.
+      if (tonumber(limit.interval) or 1) <= 0 then limit.interval = nil end
       limits_read[name] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
     end
     limits_read[lane] = limits_read[name]

@@ -6,12 +6,13 @@
 --          passes over many tasks that no listener can run, ` =` and its concurrency, ` key=` and what each of its
 --          keys is known by, one word if it claims nothing (`stopping`, `suspended`, `blocked`), and ` over=` and
 --          the id of tasks whose handlers overran their timeouts,
---          5 how many functions this code has, then id and token of each task that it holds
+--          5 how many functions this code has, and behind a space the fingerprint of the limits that it declares, if
+--          it has any, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among the live ones, their number,
 --          for how many ms none had sent a heartbeat (a gap, if that is more than half a lease), the ids that it
 --          lost (not those that it settled while this heartbeat was on its way), id and token of each that was cancelled,
 --          when this database was first written to, 1 if the functions of its code are not declared
---          completely, fingerprints and how many listeners run each, if there are several, at the first
+--          completely, 2 if its limits are not declared, 3 if both; fingerprints and how many listeners run each, if there are several, at the first
 --          heartbeat 1 if there are others that run as many tasks as they can, the ms at which the next tick of a
 --          series is to be made (-1: there is no series)
 --
@@ -96,7 +97,13 @@ end
 
 local function is_declared()
   local count = redis.pcall('HGET', code_key(string.match(code, '^%x+')), '#')
-  return count == ARGV[5]
+  return count == string.match(ARGV[5], '^%d+')
+end
+
+-- True if this database has the limits that the code declares. Tasks that wait need them, although nothing is claimed.
+local function has_limits()
+  local declaration = string.match(ARGV[5], ' (.+)$')
+  return not declaration or redis.pcall('HEXISTS', limits_key(), 'd ' .. declaration) == 1
 end
 
 mark_format()
@@ -142,5 +149,5 @@ for at = 6, #ARGV, 2 do
   end
 end
 return { now_us, rank, #live, now - last, lost, cancelled, birth[2] or '',
-  is_declared() and 0 or 1, codes, joined and others_are_full(live) and 1 or 0,
+  (is_declared() and 0 or 1) + (has_limits() and 0 or 2), codes, joined and others_are_full(live) and 1 or 0,
   next_making and tonumber(next_making) or -1 }
