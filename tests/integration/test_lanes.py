@@ -16,6 +16,7 @@ from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weig
 from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.series import due_series
 from tests.kit.steps import beating, claim, new, server_ms, settle
+from tests.machine.world import age
 
 PREFIX = "expirebridge:"
 Field = tuple[str, bytes]
@@ -131,8 +132,17 @@ def test_two_tasks_with_what_the_other_needs_do_not_wait_for_each_other(
         client.hset(f"{PREFIX}task:{id}", "slots", lane)
         client.sadd(f"{PREFIX}lane:{lane}", id)
         client.zadd(PREFIX + "grants", {id: server_ms(client)})
-    assert taken(store) == ["b"]
+    # The first is charged for its turn; the second keeps its slot, and is the next to start.
+    assert taken(store) == []
     assert members(client, "queue:all") == ["a"]
+    assert holders(client, "all") == holders(client, "pace") == ["b"]
+    age(client, 1)
+    store.run(reconciling.sweep(Settings()))
+    assert taken(store) == ["b"]
+    end(store, "b")
+    assert taken(store) == []
+    age(client, 1)
+    assert taken(store) == ["a"]
 
 
 def test_each_value_has_a_lane_of_its_own(store: Store) -> None:
@@ -654,6 +664,18 @@ def test_a_failed_one_may_hold_its_lane(store: Store, client: redis.Redis) -> No
     assert taken(store) == ["c"]
 
 
+def test_a_failed_one_that_is_purged_lets_the_next_one_pass_at_once(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [ORDERED[0], ("l o", b'{"most":1,"ordered":true,"blocks":true}')])
+    make(store, "a", "b")
+    taken(store)
+    end(store, "a", outcome="failed")
+    assert taken(store) == []
+    store.run(producing.purge(["a"]))
+    assert taken(store) == ["b"]
+
+
 def test_a_tenant_s_slot_that_nobody_took_waits_for_its_turn_again(
     store: Store, client: redis.Redis
 ) -> None:
@@ -753,6 +775,19 @@ def test_a_start_that_was_granted_waits_for_the_lane_to_be_rested(
     assert taken(store) == []
     assert 7199 < seconds_until(client, "pending", "b") <= 7200.001
     assert members(client, "waiting") == []
+
+
+def test_who_was_busy_is_first_again(store: Store, client: redis.Redis) -> None:
+    declare(store, [HOURLY[0], ("l hourly", b'{"interval":1000000,"burst":1}')])
+    make(store, "a", "b", "c", "d", args='["x"]')
+    assert taken(store) == ["a"]
+    assert busy(store, "a", 60) is Settled.DONE
+    ran = []
+    for _ in range(70):
+        age(client, 1)
+        ran += taken(store)
+    assert ran[:2] in (["a", "b"], ["b", "a"])  # due in the same millisecond, or granted before
+    assert ran[2:] == ["c", "d"]
 
 
 def test_busy_is_obeyed_once_and_never_shortens_a_rest(store: Store, client: redis.Redis) -> None:

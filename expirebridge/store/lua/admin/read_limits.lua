@@ -21,6 +21,8 @@ for _, lane in ipairs(list_of(redis.pcall('ZREVRANGE', own_key('lanes'), 0, tonu
   reply[#reply + 1] = lane
   reply[#reply + 1] = count_of(redis.pcall('SCARD', own_key('lane:' .. lane)))
   reply[#reply + 1] = count_of(redis.pcall('ZCARD', queue))
-  reply[#reply + 1] = tonumber(first[2]) or -1
+  local due = tonumber(first[2]) or -1
+  -- That of a task that has had its turn is brought forward by so much: see admission.lua.
+  reply[#reply + 1] = due < -1 and due + 2 ^ 52 or due
 end
 return reply

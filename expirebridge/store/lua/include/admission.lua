@@ -67,8 +67,38 @@ local change_slots = uses_limits and function(id, record, lanes)
   return slots ~= (had or '') and slots or nil
 end
 
--- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile. Its first due time stays.
-local park = uses_limits and function(id, record, due, lane, kept, tenant)
+-- A task whose turn it was in the lane of a rate, and that found no slot behind it, has been charged for a start: its
+-- field `turn` is the arrival that was written then, and the lane. It has paid, and starts without another charge, unless
+-- another was charged since, or the lane rests.
+local has_paid = uses_limits and function(lane, record)
+  local paid, turn = string.match(record.turn or '', '^(%S+) (.*)$')
+  return turn == lane and tonumber(paid) == rate_score(lane) and rate_score(rest_of(lane)) <= now_us
+end
+
+-- True if a task has had its turn in the lane of a rate: it is first there.
+local had_turn = uses_limits and function(lane, record)
+  return record.turn ~= nil and string.match(record.turn, ' (.*)$') == lane
+end
+
+-- Charges a task for a start of a rate. Returns the arrival as it is written.
+local charge = uses_limits and function(lane, record)
+  local interval, arrival = limit_of(lane).interval, nil
+  if has_paid(lane, record) then
+    arrival = math.max(rate_score(lane), now_us + interval)
+  else
+    arrival = arrival_of(lane, limit_of(lane)) + interval
+  end
+  arrival = string.format('%.0f', arrival)
+  change_lane('ZADD', rates_key(), arrival, lane)
+  return arrival
+end
+
+-- By so many ms those come before all others that have had their turn.
+local IN_FRONT = 2 ^ 52
+
+-- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile, and `rate` one of which it
+-- had the turn. Its first due time stays.
+local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
   -- One that has begun stays the only one of its ordered lane.
   local all, is_kept = {}, {}
   for _, each in ipairs(kept) do is_kept[each] = true end
@@ -77,9 +107,11 @@ local park = uses_limits and function(id, record, due, lane, kept, tenant)
     if limit and limit.ordered and not is_kept[each] then all[#all + 1] = each end
   end
   for _, each in ipairs(kept) do all[#all + 1] = each end
+  local turn = rate and not has_paid(rate, record) and charge(rate, record) .. ' ' .. rate
+  local place = string.format('%.0f', had_turn(lane, record) and due - IN_FRONT or due)
   due = string.format('%.0f', due)
-  append(decided, 'waiting', { id, lane, due, tenant, change_slots(id, record, all) })
-  append(decided.queueing, lane, due, id)
+  append(decided, 'waiting', { id, lane, due, tenant or false, change_slots(id, record, all) or false, turn })
+  append(decided.queueing, lane, place, id)
   counted.queue[lane] = count_queue(lane) + 1
   touched[lane] = true
   parked = parked + 1
@@ -100,7 +132,7 @@ local write_admitted = uses_limits and function()
     note_longest(lane, those)
   end
   for _, task in ipairs(waiting) do
-    local id, lane, due, tenant, slots = unpack(task, 1, 5)
+    local id, lane, due, tenant, slots, turn = unpack(task, 1, 6)
     local fields = { 'state', 'waiting', 'queue', lane, 'due', due, 'parked', parked_at }
     if tenant then
       fields[9], fields[10] = 'tenant', tenant
@@ -111,24 +143,35 @@ local write_admitted = uses_limits and function()
     elseif slots then
       fields[#fields + 1], fields[#fields + 2] = 'slots', slots
     end
+    if turn then fields[#fields + 1], fields[#fields + 2] = 'turn', turn end
     redis.call('HSET', record_key(id), unpack(fields))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
 end
 
 -- Looks for a slot in each lane of a due task, in order. Returns the lane in which it is to wait, or nil; and the lanes
--- before that in which it has, or can have, a slot; and the rates of which it takes a start.
+-- in which it has a slot meanwhile, or can have one; and the rates of which it takes a start.
+--
+-- A task keeps what it has in the lanes before the one that lacks: so there is no circle. If that is a rate, it keeps
+-- what it has behind it, too, since time alone frees a rate; but not while the lane rests.
 local find_slots = uses_limits and function(lanes, record)
   local has, taken, rates = NO_LANES, {}, NO_LANES
   if record.slots then
     has = {}
     for lane in string.gmatch(record.slots, '[^\n]+') do has[lane] = true end
   end
-  for _, lane in ipairs(lanes) do
+  for place, lane in ipairs(lanes) do
     local limit = limit_of(lane)
     if limit and tonumber(limit.interval) then
-      local is_turn = has[lane] or count_slots(lane) == 0 and count_queue(lane) == 0
-      if not is_turn or next_start(lane, limit, 0) > now_us then return lane, taken, rates end
+      local is_turn = has[lane] or had_turn(lane, record) or count_slots(lane) == 0 and count_queue(lane) == 0
+      if not has_paid(lane, record) and (not is_turn or next_start(lane, limit, 0) > now_us) then
+        if place < #lanes and rate_score(rest_of(lane)) <= now_us then
+          for behind = place + 1, #lanes do
+            if has[lanes[behind]] then taken[#taken + 1] = lanes[behind] end
+          end
+        end
+        return lane, taken, rates
+      end
       if rates == NO_LANES then rates = {} end
       rates[#rates + 1] = lane
     elseif limit then
@@ -157,9 +200,6 @@ end
 -- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
 -- `change_slots` does.
 local enter_lanes = uses_limits and function(id, record, taken, rates)
-  for _, lane in ipairs(rates) do
-    local arrival = arrival_of(lane, limit_of(lane)) + limit_of(lane).interval
-    change_lane('ZADD', rates_key(), string.format('%.0f', arrival), lane)
-  end
+  for _, lane in ipairs(rates) do charge(lane, record) end
   return change_slots(id, record, taken)
 end

@@ -38,7 +38,9 @@ local LAPSES_UNTIL_ALONE = 2
 -- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`: see store/task_records.py.
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick', 'waited',
   'attempt', 'lapses', 'made' }
-if uses_limits then FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2], FIELDS[#FIELDS + 3] = 'slots', 'due', 'started' end
+if uses_limits then
+  for _, field in ipairs({ 'slots', 'due', 'started', 'turn' }) do FIELDS[#FIELDS + 1] = field end
+end
 local FIRST, LAST = 4, 12 -- of what `read` gives beside a record: the places of the rare ones
 
 local reply = { now_us, -1, 0, {}, false, -1, 0 }
@@ -108,6 +110,7 @@ local function write_taken()
     local task = taken[i]
     local slots = task[5]
     if slots == '' then redis.call('HDEL', record_key(task[1]), 'slots') end
+    if task[6] then redis.call('HDEL', record_key(task[1]), 'turn') end
     redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
       'due', task[4], 'started', started, unpack(slots and slots ~= '' and { 'slots', slots } or NO_LANES))
   end
@@ -119,7 +122,7 @@ end
 local function take_task(id, record, values, due, slots)
   local attempt = record.attempt and string.format('%.0f', (tonumber(record.attempt) or 0) + 1) or '1'
   local key = trigger_key(id, record)
-  taken[#taken + 1] = { id, key, attempt, due, slots }
+  taken[#taken + 1] = { id, key, attempt, due, slots or false, record.turn }
   add_to_reply(id, key, record, values, due, attempt)
 end
 
@@ -162,7 +165,7 @@ local has_slots = uses_limits and function(id, record, due)
     write_admitted()
     end_tick_before(id, keep_failed)
   end
-  park(id, record, due, lane, taken, tenant)
+  park(id, record, due, lane, taken, tenant, rates[1])
   return nil
 end
 

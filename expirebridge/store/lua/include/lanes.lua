@@ -100,7 +100,7 @@ local leave_lanes = uses_limits and function(id, kept)
     if known[4] then leave_tenant(known[2], known[4], id) end
     touched[known[2]] = true
   end
-  redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant')
+  redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant', 'turn')
   if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
 end
 

@@ -33,6 +33,8 @@
 --   slots    of a task with limits: the lanes in which it has a slot, one a line: see lanes.lua
 --   queue    while it waits for a slot: the lane
 --   tenant   and whose turn it waits for, if that is fair; on hold, its ordered lane
+--   turn     of one that had its turn in the lane of a rate, and did not start: the arrival for which it was charged,
+--            or -, and the lane, see admission.lua
 --   parked   since when, in ms
 --   waited   how many ms it has waited for slots since it was due; and after a space, how many of them it was on hold
 --   after    of a follow-up: the id of the task whose handler returned it
@@ -46,7 +48,7 @@ local LATE_EVENTS = 15000
 -- The fields that only runs write: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
   'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited', 'then',
-  'late' }
+  'late', 'turn' }
 
 -- True if the text can be an id: other clients can put anything into a state set, or into the name of a record. The
 -- length is checked when an id is made.

@@ -135,19 +135,23 @@ BY_OUTCOME.unknown = function(id, record, delay, text, outcome)
 end
 BY_OUTCOME.unfit = BY_OUTCOME.unknown
 
--- Lets the task's lane of a rate rest. Afterwards its tasks start at the rate: a burst is what was not used before.
+-- Lets the task's lane of a rate rest, and returns it. Afterwards its tasks start at the rate: a burst is what was not
+-- used before.
 local rest_lane = uses_limits and function(id, record, name, delay)
   local limits = limits_of(string.match(record.call, '^[^?]*')) or {}
   record.args = redis.call('HGET', record_key(id), 'args') or nil
-  local lanes = lanes_of(limits, record)
+  local lanes, rests = lanes_of(limits, record), nil
   for i, limit in ipairs(limits) do
     local spec = limit[1] == name and limit_of(lanes[i])
     if spec and tonumber(spec.interval) then
-      local arrival = now_us + delay * 1000 + (burst_of(spec) - 1) * spec.interval
+      rests = lanes[i]
+      -- Until the millisecond in which this task is due again.
+      local arrival = (now + delay) * 1000 + (burst_of(spec) - 1) * spec.interval
       arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lanes[i]))))
       change_lane('ZADD', rates_key(), arrival, rest_of(lanes[i]))
     end
   end
+  return rests
 end
 
 local function is_claimed(record, token) return record.state == 'running' and record.token == token end
@@ -160,8 +164,9 @@ local function settle(item, text, none_has_timer)
     if record.key then record.key = redis.call('HGET', record_key(id), 'key') or nil end
     local rate, late, cause, objective
     if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)') end
+    local rests
     if outcome == 'busy' then
-      if uses_limits then rest_lane(id, record, rate, delay) end
+      rests = uses_limits and rest_lane(id, record, rate, delay)
       outcome = 'snoozed'
     end
     tally(record, outcome)
@@ -169,7 +174,10 @@ local function settle(item, text, none_has_timer)
     local asked = record.next or record.rearm or not none_has_timer
     if asked and rearm(id, record) then return SETTLED.done end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
-    return BY_OUTCOME[outcome](id, record, delay, text, outcome) or SETTLED.done
+    local code = BY_OUTCOME[outcome](id, record, delay, text, outcome) or SETTLED.done
+    -- It comes again before all others of the lane.
+    if rests and record.state == 'pending' then redis.call('HSET', record_key(id), 'turn', '- ' .. rests) end
+    return code
   end
   local is_settled = redis.call('HGET', record_key(id), 'settled') == token
   if is_settled and outcome == 'unfit' then return SETTLED.left end
