@@ -68,7 +68,7 @@ local change_slots = uses_limits and function(id, record, lanes)
 end
 
 -- A task whose turn it was in the lane of a rate, and that found no slot behind it, has been charged for a start: its
--- field `turn` is the arrival that was written then, and the lane. It has paid, and starts without another charge, unless
+-- field `turn` is the arrival that was written then, and the lane. It has paid, and starts without a further charge unless
 -- another was charged since, or the lane rests.
 local has_paid = uses_limits and function(lane, record)
   local paid, turn = string.match(record.turn or '', '^(%S+) (.*)$')
@@ -93,9 +93,6 @@ local charge = uses_limits and function(lane, record)
   return arrival
 end
 
--- By so many ms those come before all others that have had their turn.
-local IN_FRONT = 2 ^ 52
-
 -- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile, and `rate` one of which it
 -- had the turn. Its first due time stays.
 local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
@@ -108,7 +105,8 @@ local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
   end
   for _, each in ipairs(kept) do all[#all + 1] = each end
   local turn = rate and not has_paid(rate, record) and charge(rate, record) .. ' ' .. rate
-  local place = string.format('%.0f', had_turn(lane, record) and due - IN_FRONT or due)
+  -- Those that have had their turn come before all others.
+  local place = string.format('%.0f', had_turn(lane, record) and due - 2 ^ 52 or due)
   due = string.format('%.0f', due)
   append(decided, 'waiting', { id, lane, due, tenant or false, change_slots(id, record, all) or false, turn })
   append(decided.queueing, lane, place, id)

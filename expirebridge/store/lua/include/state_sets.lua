@@ -96,18 +96,17 @@ local function repair_place(id, record, state, keep)
   return true
 end
 
--- True if the server sorts one id behind another with the same score. It compares bytes, which `>` does not in every
--- locale.
-local function is_behind(one, other)
-  for place = 1, math.min(#one, #other) do
-    local byte, its_byte = string.byte(one, place), string.byte(other, place)
-    if byte ~= its_byte then return byte > its_byte end
-  end
-  return #one > #other
-end
-
 -- The rank in a set of the first task behind a score and an id, whether that task is still there or not.
 local function rank_behind(set, score, id)
+  -- True if the server sorts one id behind another with the same score. It compares bytes, which `>` does not in every
+  -- locale.
+  local function is_behind(one, other)
+    for place = 1, math.min(#one, #other) do
+      local byte, its_byte = string.byte(one, place), string.byte(other, place)
+      if byte ~= its_byte then return byte > its_byte end
+    end
+    return #one > #other
+  end
   local low = redis.call('ZCOUNT', set, '-inf', '(' .. score)
   local high = redis.call('ZCOUNT', set, '-inf', score)
   while low < high do
