@@ -259,11 +259,12 @@ def without_comments(file: str) -> str:
 def functions_in(file: str) -> dict[str, str]:
     """The functions of a file, each with its text."""
     found = re.findall(
-        r"^local (?:function )?(\w+)(?: = uses_limits and function)?\((?![^\n]* end$)(.*?)^end$",
+        r"^( *)(?:(?:local )?function (\w+)|local (\w+) = uses_limits and function)"
+        r"\((?![^\n]* end$)(.*?)^\1end$",
         without_comments(file),
         re.M | re.S,
     )
-    return dict(found)
+    return {name or limited: body for _, name, limited, body in found}
 
 
 def changed_sets(code: str, commands: str) -> list[str]:

@@ -95,14 +95,15 @@ if claimed == 0 and places > 0 then
   repeat until not take_first()
   if parked >= MOST_PARKED then take_fresh() end
 end
+local leaves_lanes = false
 if uses_limits then
   serve_others()
-  serve_freed()
+  leaves_lanes = serve_freed()
 end
 
 if meets_blocked and claimed == 0 then reply[5] = 2 end
 reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
-if first[2] then reply[2] = tonumber(first[2]) end
+if leaves_lanes then reply[2] = now elseif first[2] then reply[2] = tonumber(first[2]) end
 return reply

@@ -172,12 +172,13 @@ if claimed == 0 then
   reply[5] = scan_all({ unpack(ARGV, 15) })
 end
 
+local leaves_lanes = false
 if uses_limits then
   serve_others()
-  serve_freed()
+  leaves_lanes = serve_freed()
 end
 reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', set, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-if first[2] then reply[2] = tonumber(first[2]) end
+if leaves_lanes then reply[2] = now elseif first[2] then reply[2] = tonumber(first[2]) end
 return reply
