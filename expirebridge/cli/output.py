@@ -51,7 +51,7 @@ def print_counts(counts: Mapping[str, int] | Mapping[Change, int], *, as_json: b
         print_fields((name, str(number)) for name, number in counts.items())
 
 
-def print_progress(counts: Mapping[str, int]) -> None:
+def print_progress(counts: Mapping[str, int] | Mapping[Change, int]) -> None:
     """Show progress on stderr, on one line that is overwritten, if it is a terminal."""
     if sys.stderr.isatty():
         line = ", ".join(f"{number:,} {name}" for name, number in counts.items())

@@ -1,6 +1,6 @@
 """Commands that make and find tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated
@@ -67,24 +67,38 @@ def beat(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def cancel(
-    id: IdOrTag = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Tasks' ids.")] = None,
     tag: Tag = None,
+    func: Annotated[
+        str | None, typer.Option(help="Instead of an id: all tasks of this handler.")
+    ] = None,
     yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a task, or all tasks with a tag. A running one is not attempted again.
+    """Cancel tasks by their ids, by a tag or by a handler. A running one is not attempted again.
 
-    With --tag it counts the tasks and asks first, unless you give --yes.
+    With --tag or --func it counts the tasks and asks first, unless you give --yes.
 
-    Example: expirebridge cancel order-17
+    Example: expirebridge cancel order-17 order-18
 
     Example: expirebridge cancel --tag customer-9 --yes
+
+    Example: expirebridge cancel --func mail.send
     """
+    if sum(map(bool, (ids, tag is not None, func is not None))) != 1:
+        raise typer.BadParameter("give ids, --tag or --func")
     with Bridge(url) as bridge:
-        if tag is not None and id is None and not yes:
-            confirm(f"Cancel {_unfinished(bridge, tag)} with the tag {tag}?", yes=yes)
-        _change(id, tag, bridge.cancel, bridge.cancel_tag, as_json=as_json)
+        if ids:
+            return _report_changes(((id, bridge.cancel(id)) for id in ids), as_json=as_json)
+        if not yes:
+            which = f"with the tag {tag}" if func is None else f"of {func}"
+            confirm(f"Cancel {_unfinished(bridge, tag, func)} {which}?", yes=yes)
+        if func is not None:
+            done = bridge.cancel_func(func, progress=print_progress)
+        else:
+            done = bridge.cancel_tag(str(tag), progress=print_progress)
+        return print_counts(done, as_json=as_json)
 
 
 def reschedule(
@@ -179,22 +193,34 @@ _NOT_DONE = {
 
 def report_change(id: str, change: Change, *, as_json: bool) -> None:
     """Print what became of a task; exit with an error if it was not changed."""
-    well = change not in _NOT_DONE
-    if as_json:
-        print_json({"id": id, "outcome": change})
-        if not well:
-            raise typer.Exit(NOT_POSSIBLE)
-    elif well:
-        print_line(f"{id}: {change}")
+    _report_changes([(id, change)], as_json=as_json)
+
+
+def _report_changes(changes: Iterable[tuple[str, Change]], *, as_json: bool) -> None:
+    """Print what becomes of each task; exit with an error if one is not changed."""
+    all_well = True
+    for id, change in changes:
+        all_well = all_well and change not in _NOT_DONE
+        if as_json:
+            print_json({"id": id, "outcome": change})
+        elif change not in _NOT_DONE:
+            print_line(f"{id}: {change}")
+        else:
+            reason = _NOT_DONE[change].format(id=id)
+            typer.echo(f"expirebridge: task {id!r}: {change}: {reason}", err=True)
+    if not all_well:
+        raise typer.Exit(NOT_POSSIBLE)
+
+
+def _unfinished(bridge: Bridge, tag: str | None, func: str | None) -> str:
+    """The number of unfinished tasks with a tag or of a function, as far as listings show."""
+    if func is None:
+        listings = [bridge.list(tag=tag, limit=MAX_EXAMINED)]
     else:
-        not_possible(f"task {id!r}: {change}: {_NOT_DONE[change].format(id=id)}")
-
-
-def _unfinished(bridge: Bridge, tag: str) -> str:
-    """The number of unfinished tasks with a tag, as far as a listing shows."""
-    listing = bridge.list(tag=tag, limit=MAX_EXAMINED)
-    count = sum(not task.state.finished for task in listing.tasks)
-    if not listing.complete:
+        unfinished = (state for state in State if not state.finished)
+        listings = [bridge.list(state=state, func=func, limit=MAX_EXAMINED) for state in unfinished]
+    count = sum(not task.state.finished for listing in listings for task in listing.tasks)
+    if not all(listing.complete for listing in listings):
         return f"{count:,} or more tasks"
     return plural(count, "task", "tasks")
 

@@ -8,7 +8,7 @@ from functools import partial
 from expirebridge.errors import InvalidTask, PartlyDone
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, seconds_of
-from expirebridge.model.task import Change
+from expirebridge.model.task import Change, State
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.producer.new_task import when_of
 from expirebridge.store import commands
@@ -66,6 +66,26 @@ class ChangingOperations(OperationGroup):
         return self._change_tag(
             tag, Change.CANCELLED, lambda ids: producing.cancel(ids, keep=keep), progress
         )
+
+    def cancel_func(
+        self, func: str, *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Cancel every unfinished task of a function; returns how many were cancelled or running.
+
+        Their ids are read first: tasks that are made meanwhile may be missed. `progress` is called
+        after each batch of up to 100 with the numbers so far. Raises InvalidTask for an illegal
+        name, and PartlyDone if partitions cannot be asked.
+        """
+        keys.check_func(func)
+        found = dict[str, None]()
+        for state in (state for state in State if not state.finished):
+            pages = task_pages(state=state, func=func)
+            while page := (yield from pages.next()):
+                found |= dict.fromkeys(task.id for task in page.tasks)
+        changes = yield from self.cancel_all(found, progress=progress)
+        told = {change: changes.get(change, 0) for change in (Change.CANCELLED, Change.RUNNING)}
+        yield from refuse_left_out(told)
+        return told
 
     def reschedule(
         self, id: str, delay: Duration | None = None, *, at: datetime | None = None

@@ -80,6 +80,25 @@ def test_all_tasks_of_a_tag_are_steered_and_counted(url: str) -> None:
     assert "tag 'a b'" in refused(2, "pause", "--tag", "a b", url=url)
 
 
+def test_tasks_are_cancelled_by_their_ids_and_by_their_handler(url: str) -> None:
+    for id in ("m1", "m2", "m3", "m4"):
+        ok("make", "mail.send", "--in", "1h", "--id", id, url=url)
+    ok("make", "mail.send_all", "--in", "1h", "--id", "other", url=url)
+    ok("pause", "m4", url=url)
+    assert ok("cancel", "m1", "other", url=url) == "m1: cancelled\nother: cancelled\n"
+    partly = run("cancel", "m1", "m9", "m2", url=url)
+    assert (partly.returncode, partly.stdout) == (3, "m2: cancelled\n")
+    assert ["'m1'" in partly.stderr, "'m9'" in partly.stderr] == [True, True]
+    told = run("cancel", "--func", "mail.send", url=url)
+    assert told.returncode != 0
+    assert "Cancel 2 tasks of mail.send?" in told.stderr + told.stdout
+    done = ok("cancel", "--func", "mail.send", "--yes", url=url)
+    assert done == "cancelled  2\nrunning    0\n"
+    for words in ((), ("m1", "--func", "mail.send"), ("--tag", "a", "--func", "mail.send")):
+        assert "give ids, --tag or --func" in run("cancel", *words, url=url).stderr
+    assert "--func 'a b'" in refused(2, "cancel", "--func", "a b", "--yes", url=url)
+
+
 def test_a_task_s_history_is_shown(url: str) -> None:
     ok("make", "mail.send", "--in", "1h", "--id", "m1", url=url)
     ok("reschedule", "m1", "--in", "2h", url=url)

@@ -20,6 +20,21 @@ async def test_all_tasks_of_a_tag_are_cancelled_in_batches(
     assert (counts.pending, counts.cancelled) == (1, 450)
 
 
+async def test_all_unfinished_tasks_of_a_function_are_cancelled(async_bridge: AsyncBridge) -> None:
+    items = [{"func": "a.b", "delay": 60, "id": f"n{n}"} for n in range(250)]
+    others = [{"func": func, "delay": 60} for func in ("a.bc", "x/a.b", "a.c")]
+    await async_bridge.make_tasks([*items, *others])
+    await async_bridge.pause_all(["n0", "n1"])
+    await async_bridge.cancel("n2")
+    told: list[Mapping[Change, int]] = []
+    done = await async_bridge.cancel_func("a.b", progress=told.append)
+    assert (done, len(told)) == ({Change.CANCELLED: 249, Change.RUNNING: 0}, 3)
+    counts = await async_bridge.count()
+    assert (counts.pending, counts.paused, counts.cancelled) == (3, 0, 250)
+    with pytest.raises(InvalidTask, match="func='b'"):
+        await async_bridge.cancel_func("b")
+
+
 async def test_all_tasks_of_a_tag_are_steered_in_batches(async_bridge: AsyncBridge) -> None:
     told: list[Mapping[Change, int]] = []
     items = [{"func": "a.b", "delay": 600, "tags": ["t"], "id": f"n{n}"} for n in range(450)]
