@@ -61,12 +61,19 @@ class InvalidSetting(ExpirebridgeError, ValueError):
 
 
 class TaskExists(ExpirebridgeError):
-    """The id belongs to a task that is pending, paused or running; nothing was changed."""
+    """The id belongs to a task that is pending, paused or running; nothing was changed.
 
-    def __init__(self, id: str, state: str) -> None:
+    Or it is that of a ledger's task, which is changed in a transaction.
+    """
+
+    def __init__(self, id: str, state: str, *, in_ledger: bool = False) -> None:
         super().__init__(
-            f"task {id!r} exists and is {state}: pass if_exists='keep', 'replace' or 'extend', "
-            "or choose another id"
+            f"task {id!r} is {state}, and of a ledger: replace or move it there, by "
+            "ledger.make_task(session, ..., if_exists='replace') or ledger.reschedule, or choose "
+            "another id"
+            if in_ledger
+            else f"task {id!r} exists and is {state}: pass if_exists='keep', 'replace' or "
+            "'extend', or choose another id"
         )
         self.id = id
         self.state = state

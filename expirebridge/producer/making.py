@@ -356,7 +356,7 @@ class MakingOperations(OperationGroup):
         elif made.differs:
             refused = TaskDiffers(new.id, made.state, made.call.decode())
         elif made.outcome is Outcome.REJECTED:
-            refused = TaskExists(new.id, made.state)
+            refused = TaskExists(new.id, made.state, in_ledger=made.in_ledger)
         if refused is not None:
             self._not_made([new], refused)
             raise refused

@@ -14,9 +14,12 @@ import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from expirebridge import Bridge
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable, TaskExists
 from expirebridge.ledger import DesiredState, Ledger, LedgerTask, Status, Tables, tables
 from expirebridge.model.task import Change, Outcome
+from expirebridge.store.client import Store
+from tests.kit.ledgers import LedgerHarness
 
 
 def driver_connection(url: URL) -> Any:
@@ -487,3 +490,25 @@ def test_what_is_no_engine_is_refused_with_what_to_give() -> None:
     given = sqlite3.connect(":memory:")
     with pytest.raises(InvalidSetting, match=r"give a URL, an Engine or an AsyncEngine"):
         Ledger(given)
+
+
+def test_a_bridge_names_the_way_to_change_a_task_of_the_ledger(
+    engine: Engine, ledger: Ledger, made: Tables, store: Store, bridge: Bridge
+) -> None:
+    """No error names a way that leads to another error."""
+    with engine.begin() as connection:
+        ledger.make_task(connection, "a.b", [1], "1h", id="a")
+    LedgerHarness(engine, made, store).settle_down()
+    ways: list[dict[str, Any]] = [
+        {"args": args, "if_exists": how}
+        for args in ([1], [2])
+        for how in ("reject", "replace", "extend")
+    ]
+    for way in ways:
+        if way != {"args": [1], "if_exists": "extend"}:
+            with pytest.raises(TaskExists, match=r"of a ledger: .*ledger\.make_task\(session"):
+                bridge.make_task("a.b", delay=60, id="a", **way)
+    bridge.cancel("a")
+    for way in ways:
+        with pytest.raises(TaskExists, match="is cancelled, and of a ledger"):
+            bridge.make_task("a.b", delay=60, id="a", **way)

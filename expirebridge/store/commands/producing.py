@@ -77,9 +77,11 @@ class MakeReply(NamedTuple):
     state: State
     no_member: NoMember | None = None
     """Why it was rejected as a member of a group."""
+    in_ledger: bool = False
+    """True if it was rejected because its id is that of a ledger's task."""
 
 
-_CREATED, _DIFFERS = 1, 6
+_CREATED, _DIFFERS, _IN_LEDGER = 1, 6, 9
 _NO_MEMBER = {7: NoMember.NO_GROUP, 8: NoMember.CLOSED}
 _MAKE_CODES = {
     _CREATED: Outcome.CREATED,
@@ -88,6 +90,7 @@ _MAKE_CODES = {
     4: Outcome.REPLACED,
     5: Outcome.EXTENDED,
     _DIFFERS: Outcome.REJECTED,
+    _IN_LEDGER: Outcome.REJECTED,
     **dict.fromkeys(_NO_MEMBER, Outcome.REJECTED),
 }
 
@@ -146,6 +149,7 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
         args=args or split_call(call)[1],
         state=State(state.decode()),
         no_member=_NO_MEMBER.get(code),
+        in_ledger=code == _IN_LEDGER,
     )
 
 

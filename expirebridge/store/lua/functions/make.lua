@@ -6,8 +6,9 @@
 -- returns  outcome ('created', 'kept', 'exists', 'replaced', 'extended' or 'differs'), id, trigger
 --          key, due in ms; or of a member that its group does not take 'no group' or 'closed', id
 local IF_EXISTS = { reject = true, keep = true, replace = true, extend = true }
-local OUTCOMES = { 'created', 'kept', 'exists', 'replaced', 'extended', 'differs', 'no group', 'closed' }
-local NO_GROUP = 7 -- from here on, nothing has the id
+local OUTCOMES = { 'created', 'kept', 'exists', 'replaced', 'extended', 'differs', 'no group', 'closed', 'exists' }
+-- Of these, no task has the id.
+local NO_MEMBER = { ['no group'] = true, closed = true }
 -- The record's fields that a caller can give, and how each is checked.
 local FIELDS = {
   tags = check_tags,
@@ -74,6 +75,6 @@ end
 local function tell(reply, argv)
   local due, name, rest = reply[2], reply[3], reply[4]
   local code = rest and rest[1] or 1
-  if code >= NO_GROUP then return { OUTCOMES[code], argv[3] } end
+  if NO_MEMBER[OUTCOMES[code]] then return { OUTCOMES[code], argv[3] } end
   return { OUTCOMES[code], argv[3], name, due }
 end

@@ -19,7 +19,7 @@
 -- `window`, for 'keep', also keeps a finished task whose latest run began less than so many ms ago.
 
 local MADE = { created = MADE_CREATED, kept = 2, exists = 3, replaced = 4, extended = 5, differs = 6, no_group = 7,
-  closed = 8 }
+  closed = 8, in_ledger = 9 }
 
 -- As `read_request`, with the values that are not for the record; a name that is there twice has its last value.
 local function read_new(at)
@@ -77,7 +77,7 @@ end
 -- The action for each `if_exists` if an unfinished task has the id. It returns a code, the new due time, the state,
 -- and the task that then has the id.
 local IF_EXISTS = {
-  reject = function(id, _, old) return MADE.exists, due_of(id, old), old.state, old end,
+  reject = function(id, _, old) return old.ledger and MADE.in_ledger or MADE.exists, due_of(id, old), old.state, old end,
   keep = function(id, _, old) return MADE.kept, due_of(id, old), old.state, old end,
   replace = function(id, item, old)
     limit_put_off(item, old)
@@ -89,7 +89,7 @@ local IF_EXISTS = {
   extend = function(id, item, old)
     local last = old.next or old
     if last.call ~= item.call or not same_args(last.args, item.args) then
-      return MADE.differs, due_of(id, old), old.state, last
+      return old.ledger and MADE.in_ledger or MADE.differs, due_of(id, old), old.state, last
     end
     limit_put_off(item, old)
     note_fields(id, item, old, last)
@@ -125,7 +125,7 @@ local function make_uncounted(id, item, nonce)
   if before then return answer_again(id, before, old) end
   if old and old.ledger and (FINISHED[old.state] or item.if_exists == 'replace') then
     -- Its row outlives the record, and has no trace of this call.
-    return item.if_exists == 'keep' and MADE.kept or MADE.exists, due_of(id, old), old.state, old
+    return item.if_exists == 'keep' and MADE.kept or MADE.in_ledger, due_of(id, old), old.state, old
   end
   if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then
     limit_put_off(item)
@@ -155,7 +155,7 @@ local function make_member(id, item, nonce, name, number)
   local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
   if was == groups.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
   local code, due, state, task = make_uncounted(id, item, nonce)
-  if was == groups.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs then
+  if was == groups.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs and code ~= MADE.in_ledger then
     groups.set_bits(name, number, groups.OPEN)
     groups.add(name, 'left', 1)
     if tonumber(number) >= (tonumber(group[3]) or 0) then

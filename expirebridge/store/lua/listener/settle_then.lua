@@ -18,7 +18,7 @@
 -- include making
 -- include names
 
-local NOT_MADE = { [MADE.exists] = 6, [MADE.differs] = 7, [MADE.no_group] = 8, [MADE.closed] = 9 }
+local NOT_MADE = { [MADE.exists] = 6, [MADE.in_ledger] = 6, [MADE.differs] = 7, [MADE.no_group] = 8, [MADE.closed] = 9 }
 
 local function settle_then(at)
   local item = read_item(at)

@@ -11,7 +11,7 @@
 --          its arguments in its key, else {code, call, state, args (if they are in the record)}
 --          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
 --          for, but the task has another function or other arguments), 7 no group of that name, 8 the
---          group takes no more members
+--          group takes no more members, 9 exists, or differs, and is of a ledger
 
 -- include features
 -- include doorbell
