@@ -154,7 +154,7 @@ def test_what_is_left_out_is_told(
     file = tmp_path / "tasks.ndjson"
     result = run("export", file, url=url)
     assert (result.returncode, file.read_bytes()) == (0, b"")
-    assert "1 listeners beat" in result.stderr
+    assert "1 listener beats" in result.stderr
     assert "1 running task is left out" in result.stderr
 
 
