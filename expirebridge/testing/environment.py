@@ -3,8 +3,9 @@
 import asyncio
 import contextvars
 import os
+import sys
 import weakref
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -152,6 +153,18 @@ def unseen_loop() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(loop)
+
+
+def waiting_thread() -> Callable[[Callable[[], T]], Callable[[], Coroutine[Any, Any, T]]] | None:
+    """What makes a plain function one to await, called in the thread that waits for this loop.
+
+    None if none waits: only asgiref's `async_to_sync`, which Django's tests use, has such a thread.
+    """
+    asgiref: Any = sys.modules.get("asgiref.sync")
+    if asgiref is None or getattr(asgiref.AsyncToSync.executors, "current", None) is None:
+        return None
+    made: Callable[[Callable[[], T]], Callable[[], Coroutine[Any, Any, T]]] = asgiref.sync_to_async
+    return made
 
 
 class OwnLoop:

@@ -9,6 +9,7 @@ from expirebridge.model.task import State, Task, from_ms
 from expirebridge.producer.bridge import Bridge
 from expirebridge.store.client import Store
 from expirebridge.testing import time
+from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
 from expirebridge.testing.expectations import TaskPattern, complaint, find
 from expirebridge.testing.handlers import Func, Handlers
@@ -133,18 +134,20 @@ class MadeCalls:
         rows = self._traveller.rows
         if rows is None:
             return
-        if rows.awaits:
-            raise TravelError(f"the ledger is in a transaction of asyncio: await {instead}(...)")
+        if rows.awaits or rows.is_elsewhere:
+            what = "of another thread" if rows.is_elsewhere else "of asyncio"
+            raise TravelError(f"the ledger is in a transaction {what}: await {instead}(...)")
         rows.exchange()
 
     def _made(self, func: Func | None = None) -> list[Task]:
         name = None if func is None else self._handlers.name_of(func)
-        return [
-            task
-            for state in State
-            for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
-            if task.id not in self._traveller.undone
-        ]
+        with unseen_loop():  # in which a Bridge would warn that it waits
+            return [
+                task
+                for state in State
+                for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
+                if task.id not in self._traveller.undone
+            ]
 
     def _failed(self, func: Func | None) -> list[Task]:
         return [task for task in self._made(func) if task.state is State.FAILED]

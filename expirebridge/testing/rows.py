@@ -36,7 +36,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import producing
 from expirebridge.store.commands.ledger import read_ledger
 from expirebridge.testing import time
-from expirebridge.testing.environment import unseen_loop
+from expirebridge.testing.environment import unseen_loop, waiting_thread
 from expirebridge.testing.errors import TravelError
 
 # The rows of a test: in a database, or in a transaction that the test holds open.
@@ -283,7 +283,15 @@ class Rows:
 
     async def run(self, method: Callable[[], T]) -> T:
         """Call one of the other methods in an event loop."""
-        return await greenlet_spawn(method) if self.awaits else method()
+        if self.awaits:
+            return await greenlet_spawn(method)
+        in_test_thread = waiting_thread() if self.is_elsewhere else None
+        return method() if in_test_thread is None else await in_test_thread(method)()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True in an async test of Django, whose transaction belongs to the thread that waits."""
+        return isinstance(self._source, DjangoTransaction) and waiting_thread() is not None
 
     def _open(self) -> None:
         """Look at the tables, and delete what earlier tests left where tests commit.

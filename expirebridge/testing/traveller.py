@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -40,7 +41,7 @@ from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing import time
 from expirebridge.testing.attempt import Ran, ran, shown
-from expirebridge.testing.environment import unseen_loop
+from expirebridge.testing.environment import unseen_loop, waiting_thread
 from expirebridge.testing.errors import NeverIdle
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.time import PythonClock
@@ -53,15 +54,20 @@ if TYPE_CHECKING:
 
 
 class OwnThread:
-    """Calls plain functions in the thread of the event loop, one at a time.
+    """Calls plain functions in the thread of the test, one at a time.
 
     A listener has threads for them, in which no event loop runs. Nor do they see one here: they may
     call `asyncio.run`, and what refuses to wait inside of an event loop.
+
+    An async test of Django has its event loop in a thread beside that of its transaction, in which
+    they are called.
     """
 
     def call(self, function: Callable[[], Any], /) -> asyncio.Future[Any]:
         """Call a function that raises nothing, soon; the future has what it returns."""
         loop = asyncio.get_running_loop()
+        if in_test_thread := waiting_thread():
+            return asyncio.ensure_future(in_test_thread(function)())
         future = loop.create_future()
         # Not inside of the asyncio task that waits for it, which would be seen, too.
         loop.call_soon(self._call, function, future)
@@ -376,7 +382,12 @@ class Traveller:
         self._key_events.unmute()
         if self._python_clock is not None:
             self._python_clock.move(now)
-        await asyncio.sleep(max(to / 1000 - now / 1e6, 0))
+        _wait(to / 1000 - now / 1e6)
+
+
+def _wait(seconds: float) -> None:
+    """Wait for a few milliseconds; not by the event loop's clock, which a test may have frozen."""
+    sleep(max(seconds, 0))
 
 
 def _cancel_members(name: str, settings: Settings) -> Steps[None]:

@@ -15,11 +15,12 @@ from expirebridge.contrib.django.ledger_tables import are_there
 print(*sorted(alias for alias in connections if are_there(connections[alias])), "-")
 """
 TESTS = """
+from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.test import TestCase, TransactionTestCase
 
 from expirebridge import InvalidTask
-from expirebridge.contrib.django import make_task
+from expirebridge.contrib.django import amake_task, make_task
 from expirebridge.ledger import Ledger, Status
 from expirebridge.testing import Clock
 
@@ -44,6 +45,14 @@ class Cases:
                 pass
         assert [ran.task.id for ran in self.clock.travel("1h", raising=True)] == ["kept"]
         assert Ledger().get("default", "kept").status is Status.SUCCEEDED
+
+    async def test_rows_run_in_an_async_test(self):
+        await amake_task("shop.note", ["kept"], "1h", id="kept")
+        with self.assertNoLogs("expirebridge", "WARNING"):
+            assert [task.id for task in await self.clock.amade()] == ["kept"]
+            await self.clock.atravel("1h", raising=True)
+        found = await sync_to_async(Ledger().get)("default", "kept")
+        assert found.status is Status.SUCCEEDED
 
     def test_with_another_database_it_is_made_on_its_commit(self):
         with self.captureOnCommitCallbacks(using="other", execute=True):
@@ -146,7 +155,7 @@ def test_a_ledger_that_was_set_after_the_migration_is_noticed(shop: DjangoProjec
 
 def test_rows_are_tasks_in_each_kind_of_test(shop: DjangoProject) -> None:
     shop.write("shop/tests.py", TESTS)
-    assert "Ran 6 tests" in shop.manage("test", "shop")
+    assert "Ran 8 tests" in shop.manage("test", "shop")
 
 
 @pytest.mark.rest

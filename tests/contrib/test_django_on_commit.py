@@ -81,9 +81,18 @@ class Cases:
         order.refresh_from_db()
         assert order.reminded
 
-    def place(self, order):
+    def place(self, order, handler=aremind):
         with self.commits():
-            make_task(aremind, [order.pk], "24h")
+            make_task(handler, [order.pk], "24h")
+
+    async def test_a_plain_handler_does_so_in_an_async_test(self):
+        order = await Order.objects.acreate()
+        await sync_to_async(self.place)(order, remind)
+        with self.assertNoLogs("expirebridge", "WARNING"):
+            self.clock.assert_made(remind)
+            await self.clock.atravel("1d", raising=True)
+        await order.arefresh_from_db()
+        assert order.reminded
 
     async def test_an_async_handler_does_so_in_an_async_test(self):
         order = await Order.objects.acreate()
@@ -130,7 +139,7 @@ def shop(project: DjangoProject) -> DjangoProject:
 
 def test_tasks_are_made_when_their_transaction_commits(shop: DjangoProject) -> None:
     told = shop.manage("test", "shop")
-    assert "Ran 13 tests" in told
+    assert "Ran 15 tests" in told
 
 
 def test_its_options_are_those_of_a_bridge() -> None:

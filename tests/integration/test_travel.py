@@ -68,6 +68,19 @@ def seconds_between(ran: list[Ran]) -> list[int]:
     return [round((b.at - a.at).total_seconds()) for a, b in pairwise(ran)]
 
 
+@pytest.mark.timeout(30)
+def test_a_test_may_freeze_the_clock_of_the_event_loop(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As freezegun does: what waits by it waits for ever."""
+    make_task("test.work", [1], "1h")
+    make_task("test.work", [2], "2h")
+    with monkeypatch.context() as frozen:
+        frozen.setattr("time.monotonic", lambda: 1.0)
+        ran = clock.travel("3h")
+    assert [one.task.args for one in ran] == [[1], [2]]
+
+
 def test_each_task_runs_at_its_moment_and_in_order(clock: Clock) -> None:
     began = clock.now
     for days in (3, 1, 2):
