@@ -4,14 +4,19 @@ from contextlib import closing
 
 import typer
 
+from expirebridge.checks.work import first_of
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line
 from expirebridge.cli.stats import store_of
+from expirebridge.cli.tasks import not_possible
 from expirebridge.errors import InvalidSetting
+from expirebridge.model.counting import plural
+from expirebridge.model.sealing import KeyRing
 from expirebridge.producer.resealing import Resealed
 from expirebridge.producer.resealing import reseal as reseal_once
 from expirebridge.settings import Settings
+from expirebridge.store.commands.fleet import Fleet, read_fleet
 
 MOST_WALKS = 10
 """Walks of one call: after that, programs go on sealing with an old key."""
@@ -22,8 +27,9 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
 
     Walks over all tasks and series until nothing is left to do. Each is changed only if it is still
     what was read, so tasks may be made and run meanwhile, and you can interrupt and repeat it.
-    Exits with 3 if something is sealed with a key that EXPIREBRIDGE_KEYS lacks, or if programs go
-    on sealing with an old one.
+    Seals nothing, and exits with 3, while a running listener has other keys, but not this one: it
+    could not open what is sealed with it. Exits with 3, too, if something is sealed with a key that
+    EXPIREBRIDGE_KEYS lacks, or if programs go on sealing with an old one.
 
     Example: expirebridge reseal
     """
@@ -33,6 +39,12 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
         key_ring = settings.key_ring
         if key_ring is None:
             raise InvalidSetting("EXPIREBRIDGE_KEYS: give the new key first, then the old ones")
+        if lacking := _lacking(store.run(read_fleet(settings.lease)), key_ring):
+            not_possible(
+                f"{plural(len(lacking), 'running listener lacks', 'running listeners lack')} key "
+                f"{key_ring.first} as it is here: {first_of(lacking)}; give it to "
+                "them first (EXPIREBRIDGE_KEYS), and restart them"
+            )
         while not walks or (walks[-1].is_to_repeat and len(walks) < MOST_WALKS):
             walks.append(store.run(reseal_once(key_ring)))
     done, total = walks[-1], sum(walk.resealed for walk in walks)
@@ -50,6 +62,11 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
         _print(done, total, key_ring.first)
     if done.not_opened or done.is_to_repeat:
         raise typer.Exit(NOT_POSSIBLE)
+
+
+def _lacking(fleet: Fleet, key_ring: KeyRing) -> list[str]:
+    """The listeners that open what is sealed, but not with the first key."""
+    return [one.name for one in fleet.listeners if one.keys and key_ring.checks[0] not in one.keys]
 
 
 def _print(done: Resealed, total: int, key: str) -> None:

@@ -25,6 +25,7 @@ from expirebridge.listener.process import guard_log, new_event_loop, taking_sign
 from expirebridge.listener.server.cluster_servers import ClusterServers
 from expirebridge.listener.server.servers import Servers
 from expirebridge.listener.server.single_server import SingleServer
+from expirebridge.listener.stray_errors import kept_private
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.keys import slot_of
@@ -234,12 +235,13 @@ class Listener:
             raise RuntimeError("a listener runs once: make another one")
         self._loop, self._parent = asyncio.get_running_loop(), parent
         signals = taking_signals(self._take_signal) if take_signals else None
+        private = kept_private() if self.settings.keys else None
         script_loader.read_all()
         try:
             await self._servers.examine()
             self._report.wake_at([consumer.wakeup for consumer in self._servers.consumers])
             async with entered(self.registry.lifespans):
-                with signals or contextlib.nullcontext():
+                with signals or contextlib.nullcontext(), private or contextlib.nullcontext():
                     # The first heartbeats come before claims: they find out if any listener lives.
                     await self._servers.begin()
                     self._greet()

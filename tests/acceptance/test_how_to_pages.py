@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+import tracemalloc
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from expirebridge import Bridge
+from expirebridge import Bridge, Discard
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = [  # blocks, and tasks that are pending when they have run
@@ -27,6 +30,24 @@ PAGES = [  # blocks, and tasks that are pending when they have run
     ("run-listeners.md", 1, 0),
     ("recurring-tasks.md", 2, 0),
 ]
+
+
+def test_the_codec_of_the_page_has_a_bound() -> None:
+    """48 KiB may hold 50 MB: forty such records took a listener to 2 GB."""
+    text = (FOLDER / "large-arguments.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], names)  # noqa: S102 - our own page
+    codec, largest = names["codec"], names["LARGEST"]
+    for size in (70_000, largest):
+        assert len(codec.decode(codec.encode(b"x" * size, "a"), "a")) == size
+    with pytest.raises(ValueError, match="at most"):
+        codec.encode(b"x" * (largest + 1), "a")
+    for stored in (zlib.compress(b"x" * 40_000_000), zlib.compress(b"x" * 70_000)[:-8]):
+        tracemalloc.start()
+        with pytest.raises(Discard):
+            codec.decode(stored, "a")
+        assert tracemalloc.get_traced_memory()[1] < 3 * largest
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("page", "count", "pending"), PAGES, ids=[page for page, *_ in PAGES])

@@ -1,7 +1,9 @@
 """Arguments, results and errors that the server cannot read."""
 
 import asyncio
+import gc
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
 from expirebridge import (
     AsyncBridge,
@@ -44,7 +47,7 @@ from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.resealing import Replacement
 from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
-from tests.kit.invoked import invoke, invoke_json
+from tests.kit.invoked import app, invoke, invoke_json
 from tests.kit.modules import forgotten, put
 from tests.kit.private_keys import K1, K2, key
 from tests.kit.steps import found
@@ -297,6 +300,45 @@ async def test_sealed_arguments_open_for_their_own_function_alone(
     assert seen == []
 
 
+async def test_errors_that_nobody_awaits_are_logged_without_what_they_say(
+    settings: Settings, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # not pytest's
+    witness, kept = Witness(), set[Any]()
+
+    async def boom(to: str) -> None:
+        raise ValueError(f"{ERROR} {to}")
+
+    def shout(to: str) -> None:
+        raise ValueError(f"{ERROR} {to}")
+
+    async def stray(to: str) -> None:
+        kept.add(asyncio.create_task(boom(to)))
+        asyncio.get_running_loop().call_soon(shout, to)
+        thread = threading.Thread(target=shout, args=[to])
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        await asyncio.sleep(0)
+        kept.clear()
+        gc.collect()
+
+    async with (
+        AsyncBridge(settings.url, keys=K1) as bridge,
+        listening(replace(settings, keys=K1), witness, stray=stray),
+    ):
+        await bridge.make_task("test.stray", [SECRET], 0)
+        await witness.until_ended(1, End.SUCCEEDED)
+        told = [one.message for one in caplog.records if getattr(one, "event", "") == "stray error"]
+    assert len(told) == 3
+    for line in told:
+        assert re.search(r"ValueError at .*test_private_arguments\.py:\d+ \(sealed\)$", line)
+    out, err = capfd.readouterr()
+    assert HIDDEN not in caplog.text + out + err
+    assert asyncio.get_running_loop().get_exception_handler() is None
+    assert threading.excepthook is threading.__excepthook__
+
+
 async def test_what_is_in_clear_is_shown_as_such(
     settings: Settings, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,6 +586,32 @@ async def test_all_is_sealed_with_the_new_key(
         assert series is not None
         assert series.args == [SECRET]
     assert "sealed with key k2 0" in invoke("reseal", url=url)
+
+
+async def test_nothing_is_sealed_with_a_key_that_a_listener_lacks(
+    settings: Settings, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncBridge(settings.url, keys=K1) as bridge:
+        await bridge.make_task("test.send", [SECRET], "1h", id="a")
+    before = raw_args(client, "a")
+    monkeypatch.setenv("EXPIREBRIDGE_KEYS", f"{K2} {K1}")
+    witness = Witness()
+    for keys in (K1, f"{K1} {key('k2', 9)}"):
+        async with listening(replace(settings, keys=keys), witness, send=send) as listener:
+            done = await asyncio.to_thread(
+                CliRunner().invoke, app, ["reseal"], env={"EXPIREBRIDGE_URL": settings.url}
+            )
+            assert done.exit_code == 3
+            assert "1 running listener lacks key k2 as it is here" in done.output
+            assert listener.name in done.output
+        assert raw_args(client, "a") == before
+    # One without keys opens nothing, before and after.
+    async with (
+        listening(replace(settings, keys=f"{K1} {K2}"), witness, send=send),
+        listening(settings, witness, send=send),
+    ):
+        assert "sealed with key k2 1" in await asyncio.to_thread(invoke, "reseal", url=settings.url)
+    assert raw_args(client, "a") != before
 
 
 def test_what_is_sealed_again_and_again_is_left_after_some_walks(

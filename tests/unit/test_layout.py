@@ -20,7 +20,7 @@ LAYERS = [
     {"migration"},
     {"supervisor"},
     {"testing"},
-    {"listener.listener", "listener.process", "listener.late_report"},
+    {"listener.listener", "listener.process", "listener.late_report", "listener.stray_errors"},
     {"listener.server"},
     {"listener.watchdog"},
     {"listener.partition"},
