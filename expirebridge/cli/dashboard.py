@@ -63,11 +63,15 @@ def dashboard(
         credentials=credentials, redact=web.without_arguments if no_arguments else None,
         loopback_only=loopback and credentials is None,
     )  # fmt: skip
+    served = web.under(application, root_path)
     shown = f"[{host}]" if ":" in host else host
     print_line(f"http://{shown}:{port}{root_path.rstrip('/')}/")
+    # Without this variable uvicorn would trust whatever connects from this machine.
+    trusted = os.environ.get("FORWARDED_ALLOW_IPS", "")
     uvicorn.run(
-        application, host=host, port=port, root_path=root_path.rstrip("/"), log_level="warning",
-        server_header=False, timeout_graceful_shutdown=1, http=Connection, ws="none",
+        served, host=host, port=port, log_level="warning", proxy_headers=bool(trusted),
+        forwarded_allow_ips=trusted, server_header=False, timeout_graceful_shutdown=1,
+        http=Connection, ws="none",
     )  # fmt: skip
 
 

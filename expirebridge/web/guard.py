@@ -41,6 +41,13 @@ class Credentials:
             raise InvalidSetting(
                 "credentials: give a token, or users with passwords; none may be empty"
             )
+        if self.token is not None and (
+            self.token != self.token.strip() or not self.token.isprintable()
+        ):
+            raise InvalidSetting(
+                "credentials: the token begins or ends with a space or a line's end, as what is "
+                "read from a file does, or has a control character; no header can hold it"
+            )
 
     def name_of(self, authorization: str) -> str | None:
         """Return the user of this header, or "token"; None if the credentials are wrong."""

@@ -34,7 +34,7 @@ async def test_holds_are_shown_with_what_waits_for_them(
         assert "all that can match" in (await pages.get(waiting.replace("&amp;", "&"))).text
     rows = [words(row) for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)]
     [down] = [row for row in rows if "the provider is down" in row]
-    assert down.startswith("func mail.send 1 released ")
+    assert down.startswith("func mail.send 1 its release ")
     [tagged] = [row for row in rows if row.startswith("tag c9 0 ")]
     assert re.search(r" in (2h|1h 59m) ann ", tagged)
     # The third is no name of a function or a tag: there is nothing to release.

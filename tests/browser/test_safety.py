@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import os
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,67 @@ async def test_a_token_or_a_password_opens_it(asking: Asking) -> None:
         # Each is the first from its address: the next would have to wait.
         async with asking(credentials=credentials) as client:
             assert (await client.get("/", **one)).status_code == 401  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", " s3cret", "s3\ncret", "s3cret\t", "s3\x7fcret"])
+def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(InvalidSetting, match="the token begins or ends with a space") as refused:
+        web.Credentials(token=token)
+    assert "cret" not in str(refused.value)
+
+
+def test_a_forged_address_does_not_shorten_the_pause(url: str) -> None:
+    env, right = {"EXPIREBRIDGE_DASHBOARD_USERS": "ann:x"}, ("ann", "x")
+    with commanded(url, auth=right, env=env) as (_, client):
+        took = []
+        for number in range(3):
+            began = time.monotonic()
+            forged = {"x-forwarded-for": f"192.0.2.{number}"}
+            answer = client.get("", auth=("ann", f"wrong {number}"), headers=forged)
+            assert answer.status_code == 401
+            took.append(time.monotonic() - began)
+    assert took[1] >= 0.5
+    assert took[2] >= 1.0
+
+
+ROOTED = ["/", "/tasks", "/limits", "/task?id=a", "/task/arguments?id=a", "/static/icon.svg"]
+
+
+@pytest.mark.parametrize("root", ["/tasks", "/tasks/", "/ops/timers"])
+async def test_a_proxy_may_keep_the_path_or_take_it_off(
+    url: str, async_bridge: AsyncBridge, root: str
+) -> None:
+    await async_bridge.make_task("mail.send", ["x"], 60, id="a")
+    app = web.under(web.app(url, actions=True), root)
+    base = root.rstrip("/")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=OWN) as client:
+        for page in ROOTED:
+            kept, taken_off = [await client.get(path) for path in (base + page, page)]
+            assert (kept.status_code, taken_off.status_code) == (200, 200), page
+            links = set(re.findall(r' (?:href|src|action)="(/[^"]*)"', kept.text + taken_off.text))
+            assert all(link.startswith(f"{base}/") for link in links), links
+            assert links or page.startswith(("/static", "/task/arguments"))
+        form, own = {"id": "a", "action": "pause"}, {"origin": OWN}
+        for path in (f"{base}/task", "/task"):
+            acted = await client.post(path, data=form, headers=own)
+            assert acted.headers["location"].startswith(f"{base}/task?id=a")
+        assert (await client.get(f"{base}/nothing")).status_code == 404
+
+
+def test_the_command_serves_a_path(url: str) -> None:
+    with commanded(url, "--root-path", "/tasks/") as (_, client):
+        page = client.get("")  # as a proxy sends it that keeps the path
+        assert str(page.url).endswith("/tasks/")
+        assert 'href="/tasks/limits"' in page.text
+        assert client.get("limits").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "root", ["tasks", "/a b", "/a?b", "//tasks", "/task", "/static", "http://x"]
+)
+def test_what_is_no_path_is_refused(url: str, root: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"root-path='{re.escape(root)}': "):
+        web.under(web.app(url), root)
 
 
 @pytest.mark.parametrize(
@@ -398,20 +460,23 @@ async def test_no_list_opens_what_is_sealed(
 
 
 @contextlib.contextmanager
-def commanded(url: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+def commanded(
+    url: str, *options: str, auth: tuple[str, str] | None = None, env: Mapping[str, str] = {}
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """The command in a process of its own, and a client of it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     with subprocess.Popen(
-        [*COMMAND, "dashboard", "--url", url, "--port", port], stdout=subprocess.PIPE, text=True
-    ) as process:
+        [*COMMAND, "dashboard", "--url", url, "--port", port, *options],
+        stdout=subprocess.PIPE, text=True, env=os.environ | env,
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         try:
             address = process.stdout.readline().strip()
-            assert address == f"http://127.0.0.1:{port}/"
+            assert address.startswith(f"http://127.0.0.1:{port}/")
             # It says so before it listens.
             transport = httpx.HTTPTransport(retries=10)
-            with httpx.Client(base_url=address, transport=transport) as client:
+            with httpx.Client(base_url=address, transport=transport, auth=auth) as client:
                 assert client.get("/").status_code == 200
                 yield process, client
         finally:
