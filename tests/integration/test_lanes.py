@@ -118,6 +118,31 @@ def test_what_has_no_limit_passes_many_that_are_made_to_wait(
     assert members(client, "pending")[-1] == "d"
 
 
+def test_what_can_run_does_not_wait_until_all_before_it_are_made_to_wait(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [*TWO_IN_ALL, ("f post.send", b'[["post"]]'), ("l post", b'{"most":5}')])
+    now = server_ms(client)
+    flood = [
+        new(f"a{n:05}", now - 5000, call=b"mail.send?[1]", relative=False) for n in range(3000)
+    ]
+    among = [
+        new(f"a01500-{call[:4].decode()}", now - 5000, call=call, relative=False)
+        for call in (b"orders.rate?[1]", b"post.send?[1]")
+    ]
+    store.run(producing.make([*flood, *among]))
+    claims = [claim(store, f"t{n}", places=10) for n in range(4)]
+    found = [task.id for each in claims for task in each.tasks]
+    assert sorted(found) == ["a00000", "a00001", "a01500-orde", "a01500-post"]
+    for each in claims:
+        settle(store, *(Settlement(task.id, task.token, "succeeded") for task in each.tasks))
+    # The others are made to wait in the order in which they are due.
+    for number in range(40):
+        claim(store, f"u{number}")
+    assert members(client, "queue:mail.send")[:2] == ["a00004", "a00005"]
+    assert len(members(client, "queue:mail.send")) == 2996
+
+
 def test_two_tasks_with_what_the_other_needs_do_not_wait_for_each_other(
     store: Store, client: redis.Redis
 ) -> None:

@@ -15,6 +15,7 @@
 --                  between two
 --   cursor         how far the sweeps have gone over the lanes, `changed` is there until they have seen all of a change
 --   waiting        how far they have gone over the tasks that wait
+--   behind         how far claims have looked at due tasks, while many are made to wait: score and id
 --   d <word>       there if the declaration with this fingerprint was written
 local read_json = uses_limits and function(key, field)
   local text = redis.pcall('HGET', key, field)
