@@ -167,7 +167,10 @@ def call(words: list[str], *, name: str | None) -> None:
     """Call the command with these words, and raise SystemExit; `name` is that in its help."""
     # A listener sets it up itself, in the process that it becomes.
     if words and words[0] in COMMANDS and words[0] != "listen":
-        set_up_django()
+        from expirebridge.cli.output import prints_aside  # noqa: PLC0415 - rich
+
+        with prints_aside():
+            set_up_django()
         warn_of_variables()
     app = application(asked_for(words))
     try:

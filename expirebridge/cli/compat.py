@@ -22,7 +22,14 @@ from expirebridge.cli.options import (
     extra_is_there,
     refuse_password,
 )
-from expirebridge.cli.output import moment, print_json, print_line, printable, progress_bar
+from expirebridge.cli.output import (
+    moment,
+    print_json,
+    print_line,
+    printable,
+    prints_aside,
+    progress_bar,
+)
 from expirebridge.cli.stats import store_of
 from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import AlikeTasks, Arguments, BlindSpot, Comparison
@@ -76,9 +83,10 @@ def compat(
     )  # fmt: skip
     within = seconds_of(due_within, name="due-within") if due_within is not None else None
     # All that is in the folder, although a listener may be restricted to some of it.
-    registry = Registry.load(
-        settings.tasks, app_dir=settings.app_dir, only_marked=settings.only_marked
-    )
+    with prints_aside():
+        registry = Registry.load(
+            settings.tasks, app_dir=settings.app_dir, only_marked=settings.only_marked
+        )
     with closing(store_of(settings)) as store:
         scope = store.run(scope_of(due_within=within, failed=failed))
         store.run(refuse_limits(registry))

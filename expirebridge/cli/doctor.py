@@ -24,7 +24,7 @@ from expirebridge.cli.options import (
     extra_is_there,
     refuse_password,
 )
-from expirebridge.cli.output import print_json, print_line, printable
+from expirebridge.cli.output import print_json, print_line, printable, prints_aside
 from expirebridge.cli.stats import probe_store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import LimitsNeedOnePartition, ServerError
@@ -67,7 +67,8 @@ def doctor(
         url=url, prefix=prefix, doorbell=doorbell, lease=lease, ledger=ledger,
         ledger_name=ledger_name, tasks=tasks,
     )  # fmt: skip
-    registry = Registry.of(settings) if tasks is not None else None
+    with prints_aside():
+        registry = Registry.of(settings) if tasks is not None else None
     with closing(probe_store_of(settings)) as store:
         findings = examine(store, settings, role)
         if registry is not None:

@@ -15,7 +15,7 @@ from expirebridge.cli.options import (
     TasksFolder,
     Url,
 )
-from expirebridge.cli.output import print_json, print_line, print_table, printable
+from expirebridge.cli.output import print_json, print_line, print_table, printable, prints_aside
 from expirebridge.cli.stats import store_of
 from expirebridge.handlers import Handler, Registry
 from expirebridge.handlers.fleet import believed
@@ -113,7 +113,8 @@ def handlers(
     )
     if fleet:
         return print_fleet(settings, as_json=as_json)
-    registry = Registry.of(settings)
+    with prints_aside():
+        registry = Registry.of(settings)
     columns: tuple[str, ...]
     if helpers:
         columns = ("function", "kind", "module", "source")

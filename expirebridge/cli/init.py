@@ -86,6 +86,7 @@ services:
     environment: {EXPIREBRIDGE_URL: redis://redis:6379/1}
     volumes: [.:/app:ro]
     depends_on: [redis]
+    init: true
     restart: always
     stop_grace_period: 45s
     healthcheck:
@@ -110,7 +111,8 @@ def init(
     Example: expirebridge init reminders
     """
     command = Path(sys.executable).with_name("expirebridge")
-    unit = UNIT.replace("{folder}", str(folder.resolve())).replace("{command}", str(command))
+    place = str(folder.resolve()).replace("%", "%%")
+    unit = UNIT.replace("{folder}", place).replace("{command}", _quoted(str(command)))
     files = {
         "tasks/reminders.py": HANDLERS,
         "make_task.py": PRODUCER,
@@ -136,3 +138,9 @@ def init(
         "expirebridge listen --tasks tasks --reload &   # pip install 'expirebridge[reload]'\n"
         "python make_task.py"
     )
+
+
+def _quoted(path: str) -> str:
+    """The path as a word of systemd's command lines."""
+    escaped = path.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if " " in path else escaped

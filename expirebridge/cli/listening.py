@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from expirebridge.cli.ending import STUCK, end, ends_at_ctrl_c
+from expirebridge.cli.ending import STUCK, end, end_at_sighup, ends_at_ctrl_c
 from expirebridge.cli.function_loading import is_newer, load_into
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.handlers import Registry, watched
@@ -52,6 +52,7 @@ def listen(
     if settings.processes is None and count > 1:
         settings = replace(settings, processes=max(usable_cores() // count, 1))
     if reload:
+        end_at_sighup()
         _listen_and_reload(settings)
         return 0
     watch_reloader(grace=settings.grace)
@@ -66,6 +67,7 @@ def listen(
     if count > 1 and parent is None:
         _check_ports(metrics_port, count)
         return Supervisor(count, grace=settings.grace).run()
+    end_at_sighup()
     # Workers are replaced by those of a newer version: so one of them loads, and not the parent.
     if load_functions and number in {None, 1}:
         _load_functions(settings)

@@ -6,6 +6,8 @@ line, which finds them in its environment.
 """
 
 import contextlib
+import errno
+import io
 import json
 import logging
 import os
@@ -13,7 +15,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from expirebridge.cli.ending import BAD_INPUT, FAULT, INTERRUPTED, NOT_POSSIBLE, STUCK, end, leave
+from expirebridge.cli.ending import (
+    BAD_INPUT,
+    FAULT,
+    INTERRUPTED,
+    NOT_POSSIBLE,
+    STUCK,
+    end,
+    end_at_sigterm,
+    hold_signals,
+    leave,
+)
 from expirebridge.errors import (
     ExpirebridgeError,
     GroupIncomplete,
@@ -29,13 +41,16 @@ _OPTIONS = "EXPIREBRIDGE_LISTEN"
 `listen` as JSON. That of another process was inherited, and does not count."""
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a write to a full disk raises."""
+
+
 def run(words: list[str] | None = None, *, name: str | None = None) -> None:
     """Run the command with these words, or those of the command line, and end the process.
 
     An error becomes one line on stderr and an exit code. `name` is that of the command in its help.
     """
-    if logging.lastResort is not None:  # what commands print that set up no log
-        logging.lastResort.setFormatter(logging.Formatter("expirebridge: %(message)s"))
+    _set_up_process()
     own, told = f"{os.getpid()} ", os.environ.pop(_OPTIONS, "")
     if words is None and not told.startswith(own) and sys.argv[0] != "-":  # stdin is not read twice
         os.environ[_OPTIONS] = own
@@ -59,10 +74,23 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
         end(error, FAULT)
     except BrokenPipeError:
         end(None, 0)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        end(OSError(f"the output cannot be written: {error}"), FAULT)
     except KeyboardInterrupt:
         leave(INTERRUPTED)
     except SystemExit as exit:
         leave(exit.code if isinstance(exit.code, int) else FAULT)
+
+
+def _set_up_process() -> None:
+    if sys.argv[1:2] == ["listen"]:
+        end_at_sigterm()
+    if logging.lastResort is not None:  # what commands print that set up no log
+        logging.lastResort.setFormatter(logging.Formatter("expirebridge: %(message)s"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for one that takes ASCII only
 
 
 def become_listener(options: Mapping[str, Any]) -> None:
@@ -75,9 +103,11 @@ def become_listener(options: Mapping[str, Any]) -> None:
     if os.environ.pop(_OPTIONS, "") != own:
         return
     os.environ[_OPTIONS] = own + json.dumps(options)
+    hold_signals()
     with contextlib.suppress(OSError):
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     del os.environ[_OPTIONS]
+    end_at_sigterm()
 
 
 def as_typed(error: InvalidSetting) -> InvalidSetting:

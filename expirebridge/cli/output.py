@@ -1,6 +1,7 @@
 """Prints data: JSON for programs, tables for people."""
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,8 +34,20 @@ _GIVE_WAY = {"arguments", "error", "about", "functions"}
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+    """Print a value as JSON, in ASCII if the output takes nothing else."""
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        text = json.dumps(orjson.loads(text), indent=2)
+    sys.stdout.write(text + "\n")
+
+
+@contextmanager
+def prints_aside() -> Iterator[None]:
+    """What the program's own modules print in the block is not a part of the result: to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def print_line(text: str = "") -> None:

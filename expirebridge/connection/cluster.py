@@ -1,6 +1,5 @@
 """The slot map of a cluster, as its nodes report it."""
 
-import os
 import threading
 import time
 from bisect import bisect_right
@@ -13,6 +12,7 @@ import redis
 from redis import exceptions
 
 from expirebridge.connection.urls import Address
+from expirebridge.model.forks import renew_after_fork
 from expirebridge.store.errors import NoPrimary, SlotNotServed, WrongPlace
 
 # Which node serves which slot, as one node of a cluster says it.
@@ -102,12 +102,17 @@ class Cluster:
         """Asks one node; raises a RedisError."""
         self._silent: list[Address] = []
         """Nodes that did not answer when they were last asked, the latest at the end."""
-        self._lock, self._pid = threading.Lock(), os.getpid()
+        self.renew()
+        renew_after_fork(self)
         self._asked = float("-inf")
         self.reached = set(seeds)
         """Nodes that have answered at the address by which they are known, and those of the URL."""
         self.known: SlotMap | None = None
         """The slot map as last read; None before it was found."""
+
+    def renew(self) -> None:
+        """Forget who asks: another thread may have asked when this was forked."""
+        self._lock = threading.Lock()
 
     def find(self, slot: int) -> Address:
         """The node that serves a slot, as far as is known; ask only if nothing is.
@@ -128,8 +133,6 @@ class Cluster:
 
     def look(self, *, first: Address | None = None, last: Address | None = None) -> SlotMap:
         """Ask the nodes who serves what: one of them first, another only if no other answers."""
-        if os.getpid() != self._pid:  # another thread may have held the lock when this was forked
-            self._lock, self._pid = threading.Lock(), os.getpid()
         with self._lock:
             if self.known is None:
                 self.known = self._first_look()

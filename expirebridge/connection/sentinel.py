@@ -1,7 +1,6 @@
 """Finds the current primary, by asking its sentinels and the server itself."""
 
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from redis import exceptions
 
 from expirebridge.connection.cluster import SlotPrimary
 from expirebridge.connection.urls import Address, SentinelUrl
+from expirebridge.model.forks import renew_after_fork
 from expirebridge.model.log_fields import event
 from expirebridge.store.errors import NoPrimary, WrongPlace
 
@@ -139,11 +139,16 @@ class Primary:
         self._sentinels = sentinels
         self._doubt = doubt
         """Asks a server what it is: why it cannot be the primary, or nothing."""
-        self._lock, self._pid = threading.Lock(), os.getpid()
+        self.renew()
+        renew_after_fork(self)
         self._asked = self._next = float("-inf")
         self._disagreed = False
         self.known: Address | None = None
         """The last known address; None before it was found."""
+
+    def renew(self) -> None:
+        """Forget who asks: another thread may have asked when this was forked."""
+        self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -179,8 +184,6 @@ class Primary:
 
     def _ask_if(self, wanted: Callable[[], bool]) -> Address:
         """Ask, unless another thread has just done so while this one waited for its turn."""
-        if os.getpid() != self._pid:  # another thread may have held the lock when this was forked
-            self._lock, self._pid = threading.Lock(), os.getpid()
         with self._lock:
             if self.known is not None and not wanted():
                 return self.known

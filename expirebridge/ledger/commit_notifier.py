@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
+from expirebridge.model.forks import renew_after_fork
 from expirebridge.model.transactions import Transaction
 from expirebridge.producer.unknown_functions import UnknownFunctions
 from expirebridge.settings import Settings
@@ -40,14 +40,18 @@ class CommitNotifier:
         self._unknown = UnknownFunctions("warn", settings)
         self._funcs = set[str]()
         """Functions about which the listeners are still to be asked."""
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget the thread, which a fork leaves behind."""
         self._wanted = threading.Event()
         self._lock = threading.Lock()
-        self._process = 0
-        """The process in which the thread runs: a fork leaves it behind."""
+        self._is_started = False
 
     def notify(self) -> None:
         """Have listeners look at the ledger; returns at once."""
-        if self._process != os.getpid():
+        if not self._is_started:
             self._start()
         self._wanted.set()
 
@@ -64,10 +68,9 @@ class CommitNotifier:
 
     def _start(self) -> None:
         with self._lock:
-            if self._process == os.getpid():
+            if self._is_started:
                 return
-            self._process = os.getpid()
-            self._wanted = threading.Event()
+            self._is_started = True
             threading.Thread(target=self._run, name="expirebridge-notifier", daemon=True).start()
 
     def _run(self) -> None:

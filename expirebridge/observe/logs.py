@@ -211,11 +211,24 @@ def set_up(
     # Beside whatever is there: a tool that starts the command may have added a handler of its own.
     if how is LogFormat.JSON or not any(map(_writes_here, root.handlers)):
         root.addHandler(handler)
+    logger.__class__ = _OwnLogger
     root.setLevel(level.number)
     logger.setLevel(own_level.number)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(level.number, logging.INFO))
     logging.captureWarnings(capture=True)
+
+
+class _OwnLogger(logging.Logger):
+    """A logger that is never disabled, as logging.config does by default with those it finds."""
+
+    @property
+    def disabled(self) -> bool:
+        """False."""
+        return False
+
+    @disabled.setter
+    def disabled(self, _: bool) -> None: ...
 
 
 def _writes_here(handler: logging.Handler) -> bool:

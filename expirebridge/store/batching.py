@@ -7,7 +7,6 @@ batchers only differ in how they wait.
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redis import exceptions
 
+from expirebridge.model.forks import renew_after_fork
 from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
 
 CommandWords = tuple[Any, ...]
@@ -135,17 +135,17 @@ class RequestBatcher:
 
     def __init__(self, execute: Callable[..., Any]) -> None:
         self._execute = execute
-        self._reset()
+        self.renew()
+        renew_after_fork(self)
 
-    def _reset(self) -> None:
+    def renew(self) -> None:
+        """Forget all requests: another thread may have been sending when this was forked."""
         # Reentrant: a signal's handler in the thread that sends may make a task, too.
-        self._pid, self._sending = os.getpid(), threading.RLock()
+        self._sending = threading.RLock()
         self._queue = deque[_ThreadRequest]()
 
     def send(self, request: BatchableRequest) -> Any:
         """Send a request, perhaps in a batch, and wait for its reply. Raises a RedisError."""
-        if os.getpid() != self._pid:  # another thread may have been sending at the fork
-            self._reset()
         if not self._queue and self._sending.acquire(blocking=False):
             try:
                 return self._execute(*request.command)

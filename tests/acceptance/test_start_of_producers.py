@@ -11,8 +11,8 @@ import pytest
 NEEDED = [
     "connection", "connection.clients", "connection.connections", "connection.redis_client",
     "connection.urls", "errors", "handlers", "handlers.call", "hooks", "settings", "model",
-    "model.codec", "model.counting", "model.durations", "model.group_names", "model.keys",
-    "model.keywords",
+    "model.codec", "model.counting", "model.durations", "model.forks", "model.group_names",
+    "model.keys", "model.keywords",
     "model.lazy_imports", "model.log_fields", "model.partitions", "model.project",
     "model.sealing", "model.short_repr", "model.task",
     "producer", "producer.argument_writer", "producer.base", "producer.bridge",

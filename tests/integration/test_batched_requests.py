@@ -225,6 +225,39 @@ def test_a_fork_while_another_thread_makes_a_task(
     assert (said, program.returncode) == ("created\n", 0)
 
 
+THREADS = """
+import os, sys, threading
+from expirebridge import Bridge
+
+bridge = Bridge(sys.argv[1])
+bridge.make_task("a.b", [0], 60)
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        sys.setswitchinterval(1e-6)
+        threads = [
+            threading.Thread(target=bridge.make_task, args=("a.b", [n], 60), daemon=True)
+            for n in range(16)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        os._exit(any(thread.is_alive() for thread in threads))
+    if os.waitpid(child, 0)[1]:
+        sys.exit("a thread hangs")
+"""
+
+
+def test_threads_of_a_forked_child_that_make_their_first_tasks_at_once(
+    url: str, bridge: Bridge
+) -> None:
+    words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", THREADS, url]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    assert bridge.count().pending == 1 + 20 * 16
+
+
 def waiting_at(client: redis.Redis) -> int:
     """How many clients wait for the server to go on."""
     clients: Any = client.info("clients")
