@@ -1,5 +1,6 @@
 """Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
@@ -9,7 +10,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.connection import clients
 from expirebridge.producer import unknown_functions
-from expirebridge.settings import Settings
+from expirebridge.settings import VARIABLES, Settings
 from expirebridge.store.client import AsyncStore, Store
 from tests.kit.databases import SQLITE, Database, binary_of, database_of
 from tests.kit.logs import Log
@@ -19,6 +20,17 @@ from tests.kit.servers import AnyServer, server_of
 pytest_plugins = [
     "tests.kit.imports", "tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printing",
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_variables() -> Iterator[None]:
+    """Neither tests nor the processes that they start find settings of whoever runs them, or the
+    variables of this suite, which a command would warn of. Modules have read theirs by now."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(VARIABLES):
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not container.answers(), reason="needs a Docker engine"),
 ]
 
+PYTHON_IMAGE = os.environ.get("EXPIREBRIDGE_TEST_PYTHON_IMAGE")
 PAGE = (ROOT / "docs/how-to/containers.md").read_text()
 IMAGE, APP = "expirebridge", "expirebridge-app"
 HANDLERS = '''
@@ -75,8 +76,8 @@ def image() -> str:
     [block] = re.findall(r"```sh\n(docker build .*)\n```", PAGE)
     _, command, *words = block.split()
     options = ["--network", "host"]
-    if base := os.environ.get("EXPIREBRIDGE_TEST_PYTHON_IMAGE"):
-        options += ["--build-arg", f"PYTHON={base}"]
+    if PYTHON_IMAGE:
+        options += ["--build-arg", f"PYTHON={PYTHON_IMAGE}"]
     # Another worker's build is not done again: its steps are found.
     with (Path(tempfile.gettempdir()) / "expirebridge-image.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
 """Named points at which a test holds another process still, and knows that it does.
 
-A process calls `reach` at each of its points. If EXPIREBRIDGE_POINTS names the test's socket, it
+A process calls `reach` at each of its points. If POINTS names the test's socket, it
 asks there whether to go on, and waits for the answer. Only the thread that is at the point waits.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tests.kit.processes import PATIENCE
 
-VARIABLE = "EXPIREBRIDGE_POINTS"
+VARIABLE = "POINTS"
 _here = threading.local()
 
 

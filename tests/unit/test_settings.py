@@ -10,7 +10,14 @@ import pytest
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.model import project
-from expirebridge.settings import DEFAULT_URL, Doorbells, Settings, named_url, warn_of_variables
+from expirebridge.settings import (
+    DEFAULT_URL,
+    VARIABLES,
+    Doorbells,
+    Settings,
+    named_url,
+    warn_of_variables,
+)
 from tests.kit.logs import Log
 from tests.kit.private_keys import K1
 
@@ -18,10 +25,7 @@ URL = "redis://elsewhere:6380/2"
 
 
 @pytest.fixture(autouse=True)
-def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("EXPIREBRIDGE_"):
-            monkeypatch.delenv(name)
+def _nothing_warned_of() -> None:
     warn_of_variables.cache_clear()
 
 
@@ -100,6 +104,11 @@ def test_variables_that_are_no_settings_are_named_once(
     named = [fields["variable"] for fields in log.fields("unknown variable")]
     assert named == ["EXPIREBRIDGE_COLOUR", "EXPIREBRIDGE_CONCURENCY"]
     assert "did you mean 'EXPIREBRIDGE_CONCURRENCY'?" in log.text()
+
+
+def test_what_tests_start_finds_no_variable_of_the_suite() -> None:
+    """A command would warn of it, on the stderr that its test expects to be empty."""
+    assert [name for name in os.environ if name.startswith(VARIABLES)] == []
 
 
 def test_the_ledger_and_its_name_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
