@@ -285,8 +285,8 @@ def check_dirty(limit: float) -> Steps[list[Finding]]:
             warning("write-back", f"{behind}, the first for {human(round(waited))}", _LEDGER_LISTEN)
         ]
     if stuck:
-        several = f"{stuck:,} rows" if stuck > 1 else "1 row"
-        message = f"{several} of the ledger could not be written: refused, or locked for long"
+        rows = plural(stuck, "row", "rows")
+        message = f"{rows} of the ledger could not be written: refused, or locked for long"
         return [warning("write-back", message, "the log of the listeners says which, and why")]
     return [ok("write-back", "rows of the ledger know what happened to their tasks")]
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from expirebridge.ledger.relay_values import WrittenRows
+from expirebridge.model.counting import plural
 from expirebridge.model.log_fields import event
 
 logger = logging.getLogger("expirebridge")
@@ -58,6 +59,6 @@ class UnwrittenRows:
         logger.warning(
             "another transaction has locked row %r of the ledger%s for %g s: what happens to the "
             "task is written there when that ends", news[0],
-            f", and {len(news) - 1} others," if len(news) > 1 else "", LONG,
+            f", and {plural(len(news) - 1, 'other', 'others')}," if len(news) > 1 else "", LONG,
             extra=event("rows locked", task=news[0], count=len(news)),
         )  # fmt: skip

@@ -192,11 +192,8 @@ def _obstacle(found: Circumstances, listeners: Listeners) -> tuple[str, str, str
         text = "it is of a ledger: a listener that has it must first relay what was committed"
         return "ledger", text, "expirebridge ledger status"
     if found.ahead:
-        return (
-            "behind",
-            f"{plural(found.ahead, 'task is', 'tasks are')} due before it",
-            "expirebridge doctor",
-        )
+        text = f"{plural(found.ahead, 'task is', 'tasks are')} due before it"
+        return "behind", text, "expirebridge doctor"
     return "due", "no listener has claimed it yet", "expirebridge doctor"
 
 

@@ -18,7 +18,7 @@ PLURAL = re.compile(rf"^ (?:[a-z]+ )?(?:{WORDS})\b")
 LOGGED = re.compile(rf"%d (?:[a-z]+ )?(?:{WORDS})\b")
 NO_NUMBER = re.compile(
     r"plural|name|id\b|path|place|node\b|wrapper|func|text|scope|login|source|what|prefix|owner|"
-    r"where|shown|per\b|_ports\[0\]"
+    r"where|shown|whose|per\b|_ports\[0\]"
 )
 NEVER_ONE = {
     "count} nodes",  # all of several

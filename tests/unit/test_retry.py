@@ -217,7 +217,7 @@ def test_snooze_says_why_it_is_not_granted_any_more() -> None:
     assert [snooze.refusal(snoozes, now - 1) for snoozes in (0, 1)] == [None, None]
     assert snooze.refusal(2, now - 1) == "snoozed 2 times, 2 allowed: a rate limit"
     assert snooze.refusal(1, now) == (
-        "snoozed 1 times, until 2031-05-01T00:00:00+00:00: a rate limit"
+        "snoozed 1 time, until 2031-05-01T00:00:00+00:00: a rate limit"
     )
     assert Snooze(90).refusal(10**9, now) is None
 

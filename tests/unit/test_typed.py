@@ -357,7 +357,8 @@ SHOP = """
 
     @handler(typed=True)
     def rate(order: UUID, *, urgent: bool = False) -> None: ...
-
+"""
+BROKEN = """
     @handler(typed=True)
     def broken(order: Unknown) -> None: ...
 """
@@ -365,7 +366,7 @@ SHOP = """
 
 def test_a_producer_gives_values_with_the_function_itself(tmp_path: Path) -> None:
     folder = tmp_path / f"tasks_{UUID(int=17).hex}"
-    put(folder, "shop.py", SHOP.replace("broken", "_broken"))
+    put(folder, "shop.py", SHOP)
     operations = Operations(Settings(tasks=folder), Hooks())
     with forgotten(tmp_path):
         Registry.load(folder)
@@ -390,7 +391,7 @@ def test_a_producer_gives_values_with_the_function_itself(tmp_path: Path) -> Non
 
 def test_a_producer_learns_of_an_annotation_that_cannot_be_converted(tmp_path: Path) -> None:
     folder = tmp_path / f"tasks_{UUID(int=18).hex}"
-    put(folder, "shop.py", SHOP)
+    put(folder, "shop.py", SHOP + BROKEN)
     operations = Operations(Settings(tasks=folder), Hooks())
     with forgotten(tmp_path):
         with pytest.raises(HandlersError, match=r"order: .*Unknown cannot be converted"):

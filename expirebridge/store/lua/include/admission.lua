@@ -77,7 +77,7 @@ end
 
 -- True if a task has had its turn in the lane of a rate: it is first there.
 local had_turn = uses_limits and function(lane, record)
-  return record.turn ~= nil and string.match(record.turn, ' (.*)$') == lane
+  return record.turn ~= nil and string.match(record.turn, '^%S+ (.*)$') == lane
 end
 
 -- Charges a task for a start of a rate. Returns the arrival as it is written.

@@ -102,7 +102,7 @@ end
 
 -- True if this database has the limits that the code declares. Tasks that wait need them, although nothing is claimed.
 local function has_limits()
-  local declaration = string.match(ARGV[5], ' (.+)$')
+  local declaration = string.match(ARGV[5], '^%d+ (.+)$')
   return not declaration or redis.pcall('HEXISTS', limits_key(), 'd ' .. declaration) == 1
 end
 
