@@ -44,6 +44,7 @@ from expirebridge.testing import Clock
 
 TASKS = "/admin/expirebridge/redistask/"
 SERIES = "/admin/expirebridge/redisseries/"
+FORGET = {"action": "forget", "confirmed": "yes"}
 
 
 class AdminTest(TestCase):
@@ -101,24 +102,45 @@ class AdminTest(TestCase):
         self.assertContains(done, "Task a: due now")
         self.assertContains(done, "Task x: not found")
         assert self.bridge.get("a").state == "pending"
-        done = self.client.post(TASKS + "b/change/", {"action": "forget"}, follow=True)
+        asking = self.client.post(TASKS + "b/change/", {"action": "forget"}, follow=True)
+        self.assertContains(asking, "Forget 1 failed task?")
+        assert LogEntry.objects.count() == 1
+        done = self.client.post(TASKS + "b/change/", FORGET, follow=True)
         self.assertContains(done, "Task b: to be forgotten: a listener removes it in its next pass")
         self.assertContains(self.client.get(failed), ", to be forgotten", 1)
         page = self.client.get(TASKS + "b/change/")
         self.assertContains(page, "to be forgotten: a listener")
         self.assertContains(page, 'value="retry"')
         self.assertNotContains(page, 'value="forget"')
-        done = self.client.post(failed, {"action": "forget", "id": ["b"]}, follow=True)
+        done = self.client.post(failed, FORGET | {"id": ["b"]}, follow=True)
         self.assertContains(done, "Task b: already to be forgotten")
         assert LogEntry.objects.count() == 2
         refused = self.client.post(failed, {"action": "drop"})
         self.assertContains(refused, "action=", status_code=400)
 
+    def test_forgetting_asks_first(self):
+        self.login("view_redistask", "change_redistask")
+        self.fail("a")
+        self.fail("f@1")
+        failed = TASKS + "?state=failed"
+        asked = {"action": "forget", "id": ["a", "f@1"]}
+        for place, ids in ((failed, ["a", "f@1"]), (TASKS + "a/change/", ["a"])):
+            page = self.client.post(place, asked)
+            self.assertContains(page, 'name="confirmed"', 1)
+            for id in ids:
+                self.assertContains(page, f'name="id" value="{id}"', 1)
+            assert LogEntry.objects.count() == 0
+            self.assertNotContains(self.client.get(failed), "to be forgotten")
+        none = self.client.post(failed, {"action": "forget"}, follow=True)
+        self.assertContains(none, "Select the tasks first")
+        self.client.post(failed, asked | FORGET)
+        self.assertContains(self.client.get(failed), ", to be forgotten", 2)
+
     def test_a_task_that_failed_again_can_be_forgotten_again(self):
         self.login("view_redistask", "change_redistask")
         self.fail("a")
         page = TASKS + "a/change/"
-        self.client.post(page, {"action": "forget"})
+        self.client.post(page, FORGET)
         self.assertNotContains(self.client.get(page), 'value="forget"')
         self.clock.travel("1h")
         self.client.post(page, {"action": "retry"})
@@ -175,5 +197,5 @@ def shop(project: DjangoProject) -> DjangoProject:
 
 
 def test_the_pages(shop: DjangoProject) -> None:
-    assert "Ran 11 tests" in shop.manage("test", "shop")
+    assert "Ran 12 tests" in shop.manage("test", "shop")
     assert "No changes detected" in shop.manage("makemigrations", "--check")

@@ -93,7 +93,8 @@ class TaskAdmin(_Pages):
 
     def _list(self, request: Any, context: dict[str, Any]) -> Any:
         if request.method == "POST":
-            return self._act(request, request.POST.getlist("id"), request.get_full_path())
+            back = request.get_full_path()
+            return self._act(request, context, request.POST.getlist("id"), back)
         state = _state_of(request.GET.get("state", ""))
         func = request.GET.get("func", "").strip()
         listing, hint = _found(state, func, request.GET.get("cursor") or None)
@@ -114,7 +115,8 @@ class TaskAdmin(_Pages):
 
     def _one(self, request: Any, context: dict[str, Any], *, id: str) -> Any:
         if request.method == "POST":
-            return self._act(request, [id], reverse("admin:expirebridge_redistask_changelist"))
+            back = reverse("admin:expirebridge_redistask_changelist")
+            return self._act(request, context, [id], back)
         task = _bridge().get(id)
         if task is None:
             raise Http404(f"there is no task {id}")
@@ -137,7 +139,7 @@ class TaskAdmin(_Pages):
     def _may_act(self, request: Any, state: State) -> bool:
         return state is State.FAILED and bool(self.has_change_permission(request))
 
-    def _act(self, request: Any, ids: list[str], back: str) -> Any:
+    def _act(self, request: Any, context: dict[str, Any], ids: list[str], back: str) -> Any:
         if not self.has_change_permission(request):
             raise PermissionDenied
         action = request.POST.get("action")
@@ -145,6 +147,9 @@ class TaskAdmin(_Pages):
             raise InvalidTask(f"action={action!r}: one of {', '.join(_WORDS)}")
         if not ids:
             messages.warning(request, "Select the tasks first.")
+        if ids and action == FORGET and "confirmed" not in request.POST:
+            asking = {**context, "title": "Are you sure?", "ids": ids, "back": back}
+            return self._page(request, "forget.html", asking)
         for id in ids:
             level, text = self._do(request, action, id)
             messages.add_message(request, level, f"Task {id}: {text}")
