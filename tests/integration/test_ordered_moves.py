@@ -9,6 +9,7 @@ from expirebridge import Change, State
 from expirebridge.errors import MoveRefused
 from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.holds import put_hold, release_hold
 from expirebridge.store.commands.lanes import declare_limits, let_pass
 from tests.kit.invoked import invoke
 from tests.kit.servers import AnyServer
@@ -138,6 +139,47 @@ def test_a_failed_one_holds_its_lane_there_too(sides: Sides) -> None:
     assert run_all(new) == []
     assert new.bridge.run_now("a1") is Change.DUE_NOW
     assert run_all(new) == ["a1", "a2", "a3"]
+
+
+@pytest.mark.parametrize("has_begun_to_move", [True, False])
+def test_what_a_hold_lets_go_over_a_time_is_not_overtaken_by_a_move(
+    sides: Sides, has_begun_to_move: bool
+) -> None:
+    """The first of the lane is let go in half an hour: those behind it wait there, too."""
+    old, new = sides
+    migrator = migrator_of(old, new)
+    old.parts[0].run(put_hold("func step.run", until=None, reason="", by=""))
+    make(old, "b1", lane="y", seconds=-61)
+    make(old, "a1", "a2", "a3")
+    assert taken(old) == []
+    if has_begun_to_move:
+        migrator.begin()
+    old.parts[0].run(release_hold("func step.run", spread=3600))
+    if not has_begun_to_move:
+        migrator.begin()
+    sweep(old)
+    new.parts[0].run(release_hold("func step.run"))
+    make(new, "a4")
+    assert migrator.run()
+    ran = run_all(new)
+    if not has_begun_to_move:
+        assert ran == ["b1"]
+        assert new.bridge.run_now("a1") is Change.DUE_NOW
+        ran += run_all(new)
+    assert [id for id in ran if id != "b1"] == ["a1", "a2", "a3", "a4"]
+    assert new.client.keys("expirebridge:lane*") == new.client.keys("expirebridge:queue*") == []
+
+
+def test_a_failed_one_that_runs_again_still_holds_its_lane_there(sides: Sides) -> None:
+    old, new = sides
+    make(old, "a1", "a2")
+    taken(old)
+    end(old, "a1", "failed")
+    old.bridge.run_now("a1")
+    migrator = migrator_of(old, new)
+    migrator.begin()
+    assert migrator.run()
+    assert run_all(new) == ["a1", "a2"]
 
 
 def test_limits_that_are_declared_there_later_know_who_has_the_slot(sides: Sides) -> None:

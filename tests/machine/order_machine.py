@@ -1,7 +1,9 @@
 """Ordered lanes through holds and a move: tasks begin in their order, one at a time.
 
 Two databases, of which the second gets the tasks of the first once a move has begun. The machine
-knows each task and its due time, and judges each claim by that alone.
+knows each task and its due time, and judges each claim by that. Two things it reads from the
+database: who was granted the slot of its lane while others were on hold, since nobody takes that
+back; and, in the end, who was let go at a moment that is to come.
 """
 
 import json
@@ -12,7 +14,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from expirebridge import Change
+from expirebridge import Change, State
 from expirebridge.migration.migrator import Migrator
 from expirebridge.model.task import to_ms
 from expirebridge.store.commands import claiming, producing, reconciling
@@ -56,6 +58,8 @@ class Known:
     is_over: bool = False
     token: str | None = None
     """That of the claim that runs it."""
+    passes: set[str] = field(default_factory=set)
+    """The ids of those that were let go when it had its slot: nobody takes that back."""
 
     @property
     def place(self) -> tuple[int, str]:
@@ -161,6 +165,11 @@ class OrderMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HOLDS), spread=st.sampled_from([0, 0, 60]))
     def release(self, name: str, spread: int) -> None:
+        for task in self.world.tasks.values():
+            if not task.has_begun and self._has_slot(task):
+                task.passes |= {
+                    one.id for one in self.world.in_lane(task) if self.world.is_held(one)
+                }
         for side in (self.old, self.new):
             side.parts[0].run(release_hold(name, spread=spread))
         self.world.holds.discard(name)
@@ -174,6 +183,9 @@ class OrderMachine(RuleBasedStateMachine):
     def _claim(self, side: Side, places: int) -> int:
         self.tokens += 1
         token = f"token-{self.tokens}"
+        for one in self.world.tasks.values():
+            if one.passes and not self._has_slot(one):
+                one.passes = set()
         claimed = side.parts[0].run(
             claiming.claim(token, side.settings, places=places, idle=True, limits="dd")
         )
@@ -192,6 +204,10 @@ class OrderMachine(RuleBasedStateMachine):
                 task.is_known = task.is_known or (task.side is side and task.due <= now)
         return len(claimed.tasks)
 
+    def _has_slot(self, task: Known) -> bool:
+        lanes = task.side.record(task.id).get(b"slots", b"").split(b"\n")
+        return f"line={task.lane}".encode() in lanes
+
     def _judge(self, task: Known, side: Side) -> None:
         """Fail if a task must not begin, or go on, now."""
         assert not task.is_over, task
@@ -205,7 +221,8 @@ class OrderMachine(RuleBasedStateMachine):
             is_before = other.id < task.id and other.place < task.place
             # What is made in the old database once the lanes were opened is known later.
             is_known = other.is_known and (other.is_early or other.side is side)
-            assert not is_before or not is_known or self.world.is_held(other), (task, other)
+            is_passed = self.world.is_held(other) or other.id in task.passes
+            assert not is_before or not is_known or is_passed, (task, other)
 
     @precondition(lambda self: any(one.token for one in self.world.tasks.values()))
     @rule(
@@ -297,19 +314,33 @@ class OrderMachine(RuleBasedStateMachine):
                 break
             if self.migrator is not None:
                 self.go_on_with_move(is_new=False)
+            claimed = 0
             for side in self._sides():
                 self._sweep(side)
-                self._claim(side, 100)
+                claimed += self._claim(side, ALL)
             for task in tasks:
                 if task.token:
                     self._settle(task, "succeeded")
-                elif not task.is_over and (task.has_begun or task.due > server_ms(self.old.client)):
+                elif not task.is_over and (
+                    task.has_begun
+                    or task.due > server_ms(self.old.client)
+                    or (claimed == 0 and self._is_let_go_later(task))
+                ):
                     self._run_now(task)
         else:
             raise AssertionError([one for one in tasks if not one.is_over])
         for side in self._sides():
             assert side.client.keys("expirebridge:lane*") == []
             assert side.client.keys("expirebridge:queue*") == []
+
+    def _is_let_go_later(self, task: Known) -> bool:
+        """True if a hold let it go at a moment that is to come."""
+        found = task.side.bridge.get(task.id)
+        return (
+            found is not None
+            and found.state is State.PENDING
+            and to_ms(found.due) > server_ms(task.side.client)
+        )
 
 
 def machine_for(first: str, second: str) -> type[OrderMachine]:

@@ -12,7 +12,7 @@
 --          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
 --
 -- A waiting task is packed as pending with its due time, and its lanes are left: the other database has its own. But
--- the slot of an ordered lane is the task's until it ends: it goes along.
+-- the slot of an ordered lane is the task's until it ends: it goes along. So does that of one that a hold let go later.
 --
 -- Tasks that are due soon or wait, and ticks of series, are left to the listeners here while any sends heartbeats: so
 -- no task is late because the mover stopped. So is a task whose key is gone before its time: if a client deleted it,
@@ -104,11 +104,14 @@ local function way_of(id, record, score, order)
   return 'pending', timer or record.state ~= 'paused' and score or now
 end
 
--- The slots that a task keeps wherever it is; nil if it has none.
-local function slots_to_keep(record)
+-- The slots that a task keeps wherever it is; nil if it has none. One that a hold let go later has not begun, but those
+-- behind it must not overtake it.
+local function slots_to_keep(id, record, score, due)
   local slots, keeps = {}, record.slots and KEEPS[record.state == 'failed' and 'blocking' or 'ordered']
+  local is_later = record.slots and record.state == 'pending' and due and due > now and math.abs(due - score) <= 2
+    and is_granted(id)
   for lane in string.gmatch(record.slots or '', '[^\n]+') do
-    if keeps(limit_of(lane) or {}, record.started) then slots[#slots + 1] = lane end
+    if keeps(limit_of(lane) or {}, record.started or is_later) then slots[#slots + 1] = lane end
   end
   return slots[1] and table.concat(slots, '\n')
 end
@@ -129,7 +132,7 @@ local function pack_task(id, score)
     return nil
   end
   local state, due = way_of(id, record, score, order_of(record))
-  local slots = uses_limits and slots_to_keep(record)
+  local slots = uses_limits and slots_to_keep(id, record, score, due)
   if slots then put_value(fields, 'slots', slots) end
   return state and { id, state, due, fields }, record
 end

@@ -183,18 +183,6 @@ local find_slots = uses_limits and function(lanes, record)
   return nil, taken, rates
 end
 
--- The hold that is over, and has tasks of an ordered lane that it has not let go yet; or nil.
-local hold_before = uses_limits and function(lane)
-  local from = '-'
-  repeat
-    local first = change_lane('ZRANGE', order_key(lane), from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-    local hold = first and string.match(first, '^[^\n]*')
-    if not hold then return nil end
-    if is_hold(hold) and not is_held(string.sub(hold, #HOLD + 1)) and count_queue(hold) > 0 then return hold end
-    from = '(' .. hold .. '\n\255'
-  until false
-end
-
 -- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
 -- `change_slots` does.
 local enter_lanes = uses_limits and function(id, record, taken, rates)

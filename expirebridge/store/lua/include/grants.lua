@@ -29,6 +29,9 @@ local served = 0
 
 -- Take over the lanes that scripts before this one did not come to, and give what this script has freed.
 local serve_others, serve_freed; if uses_limits then
+  -- The ordered lanes into which this script has let tasks go.
+  local joined = {}
+
   -- Notes that a tenant has had its turn: the next one is later by a share, the less the more weight it has.
   local function take_turn(lane, tenant)
     local start = change_lane('ZSCORE', turns_key(lane), tenant)
@@ -81,25 +84,26 @@ local serve_others, serve_freed; if uses_limits then
     return table.remove(given.heads, 1)
   end
 
-  -- Lets a task go from a hold to its ordered lane: there it waits if others do, or one has its slot. Of those that go
-  -- over a time it takes the slot, or those behind it would overtake it. True if it is pending now; second, its slots.
+  -- Lets a task go from a hold to its ordered lane: there it waits if others do, one has its slot, or none begins. Of
+  -- those that go over a time it takes the slot, or those behind it would overtake it. True if it is pending now;
+  -- second, its slots.
   local function let_into_order(hold, id, known, due)
     local lane, slots = known[7], known[3]
     leave_tenant(hold, lane, id)
     redis.call('HDEL', record_key(id), 'tenant')
     local has_slot = string.find('\n' .. (slots or '') .. '\n', '\n' .. lane .. '\n', 1, true)
     if has_slot or not (limit_of(lane) or {}).ordered then return true end
-    if count_slots(lane) > 0 or count_queue(lane) > 0 then
+    if count_slots(lane) > 0 or count_queue(lane) > 0 or is_closed(lane, known[8]) then
       local first_due = number_up_to(now, known[4]) or now
       change_lane('ZADD', queue_key(lane), first_due, id)
       redis.call('HSET', record_key(id), 'queue', lane, 'parked', now,
         'waited', waited_until(now, hold, known[5], known[6]))
       note_longest(lane, { first_due, id })
       counted.queue[lane] = count_queue(lane) + 1
-      change_lane('ZINCRBY', lanes_key(), 1, lane)
+      joined[lane] = true
       return false
     end
-    if not counted.pace[hold] or is_closed(lane, false) then return true end
+    if not counted.pace[hold] then return true end
     change_lane('SADD', lane_key(lane), id)
     redis.call('ZADD', grants_key(), due, id)
     counted.slots[lane] = 1
@@ -111,7 +115,7 @@ local serve_others, serve_freed; if uses_limits then
   -- claimed; for a rate, with the time of its start. False if it does not wait there.
   local function grant(lane, id, tenant, given, opening)
     local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited',
-      'tenant')
+      'tenant', 'tick')
     local waits = not known.err and known[1] == 'waiting' and known[2] == lane
     if tenant then
       if waits then take_turn(lane, tenant) end
@@ -185,7 +189,7 @@ local serve_others, serve_freed; if uses_limits then
   function serve_freed()
     write_leaving()
     local unserved = {}
-    for lane in pairs(touched) do
+    local function serve(lane)
       serve_lane(lane)
       if served >= SERVED_AT_ONCE and count_queue(lane) > 0 and opening_of(lane) then unserved[#unserved + 1] = lane end
       local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and held_key() or lanes_key()
@@ -198,7 +202,9 @@ local serve_others, serve_freed; if uses_limits then
       -- A release over a time ends when nothing is left, and with the next hold.
       if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', limits_key(), 'p ' .. lane) end
     end
-    touched = {}
+    for lane in pairs(touched) do serve(lane) end
+    for lane in pairs(joined) do serve(lane) end
+    touched, joined = {}, {}
     if ready.count > ready.own then soonest = math.min(soonest, ready.due) end
     if not unserved[1] then return false end
     change_lane('SADD', unserved_key(), unpack(unserved))

@@ -68,6 +68,8 @@ end
 -- Brings forward the starts that were granted before a rate was raised, or became nothing.
 local bring_forward = uses_limits and function(lane, id)
   local limit = limit_of(lane)
+  -- One of an ordered lane was let go over a time by a hold.
+  if limit and limit.ordered then return end
   local score = is_granted(id) and tonumber(redis.call('ZSCORE', state_set('pending'), id) or nil)
   if not score then return end
   local start = limit and limit.interval and math.ceil(next_start(lane, limit, 0) / 1000) or now

@@ -97,7 +97,11 @@ local leave_lanes = uses_limits and function(id, kept)
   if known[1] then redis.call('ZREM', grants_key(), id) end
   if known[2] then
     append(gone.queue, known[2], id)
-    if known[4] then leave_tenant(known[2], known[4], id) end
+    if known[4] then
+      leave_tenant(known[2], known[4], id)
+      -- Those of its ordered lane waited for a hold that is over to let it go.
+      if is_hold(known[2]) then touched[known[4]] = true end
+    end
     touched[known[2]] = true
   end
   redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant', 'turn')

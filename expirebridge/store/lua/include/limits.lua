@@ -140,6 +140,18 @@ local is_closed = uses_limits and function(lane, tick)
   return type(tick) ~= 'string'
 end
 
+-- The hold that is over, and has tasks of an ordered lane that it has not let go yet; or nil.
+local hold_before = uses_limits and function(lane)
+  local from = '-'
+  repeat
+    local first = change_lane('ZRANGE', order_key(lane), from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+    local hold = first and string.match(first, '^[^\n]*')
+    if not hold then return nil end
+    if is_hold(hold) and not is_held(string.sub(hold, #HOLD + 1)) and count_queue(hold) > 0 then return hold end
+    from = '(' .. hold .. '\n\255'
+  until false
+end
+
 -- The ms from which the next task may have a slot in a lane; nil if there is none.
 local opening_of = uses_limits and function(lane)
   if is_hold(lane) then
@@ -157,7 +169,7 @@ local opening_of = uses_limits and function(lane)
   end
   local limit = limit_of(lane)
   if not limit then return now end
-  if limit.ordered and is_closed(lane) then return nil end
+  if limit.ordered and (is_closed(lane) or hold_before(lane)) then return nil end
   local granted = count_slots(lane)
   if not tonumber(limit.interval) then return granted < (tonumber(limit.most) or 0) and now or nil end
   local start = math.ceil(next_start(lane, limit, granted) / 1000)

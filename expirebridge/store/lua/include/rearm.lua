@@ -14,7 +14,10 @@
 -- is kept. Needs the fields `token` and `settled`.
 local function start_anew(id, record)
   note_end(id, record.state)
+  local begun = uses_limits and redis.call('HMGET', record_key(id), 'slots', 'started')
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+  -- One that failed and let nobody pass in its ordered lane stays the one that has begun there.
+  if begun and begun[1] and begun[2] then redis.call('HSET', record_key(id), 'started', begun[2]) end
   local settled = record.token or record.settled
   if settled then redis.call('HSET', record_key(id), 'settled', settled) end
 end
