@@ -230,7 +230,7 @@ RECIPES: Mapping[str, Recipe] = {
     ],
     "find_unhandled": _one(1, 100),
     "forecast": _one(1000, 5, 10),
-    "forget_dirty": _one("L", 0, 1, "a0", 1),
+    "forget_dirty": _one("L", 0, 1, "a0", 1, 0),
     "forget_ended": _one("L", 0, *IDS),
     "get": _each_id(),
     "get_group": _one("g"),

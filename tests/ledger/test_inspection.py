@@ -167,7 +167,7 @@ def test_rows_that_do_not_learn_are_found(
     harness.settle_down()
     assert look().startswith("ok rows of the ledger know")
     client.zadd("expirebridge:dirty", {"a": 1})
-    assert look().startswith("warning 1 rows of the ledger do not know yet")
+    assert look().startswith("warning 1 row of the ledger does not know yet")
     client.zadd("expirebridge:dirty", {"a": 4e15, "b": 4e15, "c": 4e15})
     assert look().startswith("ok")
     monkeypatch.setattr("expirebridge.checks.work.MANY_DIRTY", 2)

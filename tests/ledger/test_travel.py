@@ -248,7 +248,7 @@ def test_a_completion_is_refused_and_the_attempt_does_not_count(
     with within() as session:
         ledger.make_task(session, "orders.complete", [], "1h", id="a")
     refused, completed = clock.travel("7h")
-    assert (refused.end, completed.end) == (End.RELEASED, End.SUCCEEDED)
+    assert (refused.end, completed.end) == (End.DROPPED, End.SUCCEEDED)
     assert completed.attempt == 1
 
 
