@@ -20,7 +20,7 @@ from expirebridge.ledger.relay_values import (
     StatusUpdate,
     WrittenRows,
 )
-from expirebridge.ledger.row_writes import Write, locked_of, unless_refused
+from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
 from expirebridge.ledger.schema import check_encoding, find
 from expirebridge.ledger.tables import VERSION, Tables
 from expirebridge.model.keys import is_id
@@ -164,9 +164,13 @@ class RelayStore:
         return locked
 
     def _free(self, connection: Connection, ids: Collection[str]) -> set[str]:
-        """Lock the rows of these tasks, and return their ids, without those that are locked."""
-        asked = {**self._own, "b_ids": list(ids)}
-        return set(connection.scalars(self._statements.free, asked)) if ids else set()
+        """Lock the rows of these tasks, and return their ids, without those that are locked.
+
+        SQLite locks no rows: there, none are read for it.
+        """
+        if not ids or not has_row_locks(connection):
+            return set(ids)
+        return set(connection.scalars(self._statements.free, {**self._own, "b_ids": list(ids)}))
 
     def _take(self, connection: Connection, expected: RelayState, *, stamps: bool) -> int | None:
         """Take the next number, and with `stamps` note that rows are stamped with it.

@@ -77,6 +77,11 @@ def _refusal(connection: Connection, statement: Update, row: Parameters) -> Base
     return None
 
 
+def has_row_locks(connection: Connection) -> bool:
+    """Return whether other transactions can lock rows; in SQLite they lock the whole database."""
+    return connection.dialect.name != "sqlite"
+
+
 def locked_of(
     connection: Connection, ids: Collection[str], free: Iterable[str], *, there: Executable,
     parameters: Mapping[str, Any],

@@ -102,11 +102,16 @@ local function rearm(id, record)
 end
 
 -- Notes the successor of a running task. The timer is set at once if it has the same name:
--- any client can then put it off. Another name would look like a foreign task's.
+-- any client can then put it off, or give it a TTL if it is to be paused. Another name would look like a foreign task's.
 local function note_next(id, record, task)
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
   redis.call('HDEL', record_key(id), 'rearm', 'cancel')
-  if not task.ended and trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
+  if task.ended or trigger_key(id, task) ~= trigger_key(id, record) then return end
+  if task.due == WHILE_PAUSED then
+    redis.call('SET', trigger_key(id, record), 0)
+  else
+    set_timer(id, record, task.due)
+  end
 end
 
 -- Notes that a running task, or its successor, is to run at `due`.
