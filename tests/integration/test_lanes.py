@@ -12,6 +12,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, looking, producing, reconciling, series
 from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.holds import put_hold, release_hold
 from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weight
 from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.series import due_series
@@ -168,6 +169,78 @@ def test_two_tasks_with_what_the_other_needs_do_not_wait_for_each_other(
     assert taken(store) == []
     age(client, 1)
     assert taken(store) == ["a"]
+
+
+def test_those_that_had_their_turn_hold_one_slot_while_they_wait_for_a_start(
+    store: Store, client: redis.Redis
+) -> None:
+    fields = [
+        ("f mail.send", b'[["pace"],["all"]]'), ("f post.send", b'[["all"]]'),
+        ("l pace", b'{"interval":60000000,"burst":1}'), ("l all", b'{"most":3}'),
+    ]  # fmt: skip
+    declare(store, fields)
+
+    def post(*ids: str) -> None:
+        store.run(producing.make([new(id, -1, call=b"post.send?[1]") for id in ids]))
+
+    post("a", "b", "c")
+    assert taken(store, "s") == ["a", "b", "c"]
+    for id in ("d", "e", "f"):
+        make(store, id)
+        assert taken(store) == []
+        age(client, 61)
+    assert members(client, "queue:all") == ["d", "e", "f"]
+    post("g", "h", "i")
+    assert taken(store) == []
+    # Another start comes between: none of them has paid any longer.
+    client.zadd(PREFIX + "rates", {"pace": (server_ms(client) + 30_000) * 1000})
+    end(store, "a", "b", "c", token="s")
+    ran = [*taken(store), *taken(store)]
+    assert ran == ["g", "h"]
+    assert len(holders(client, "all")) == 3
+    end(store, "g", "h")
+    assert taken(store) == ["i"]
+    end(store, "i")
+    starts = []
+    for _ in range(4):
+        age(client, 60)
+        starts += (ids := taken(store))
+        end(store, *ids)
+    assert starts == ["d", "e", "f"]
+
+
+def test_a_hold_on_a_fair_limit_is_released_over_a_time(store: Store, client: redis.Redis) -> None:
+    declare(store, FAIR)
+    for number in range(3):
+        make_of(store, "x", f"x{number}")
+        make_of(store, "y", f"y{number}")
+    [first] = taken(store)
+    store.run(put_hold("func mail.send", until=None, reason="", by=""))
+    end(store, first)
+    for _ in range(6):
+        assert taken(store) == []
+    store.run(release_hold("func mail.send", spread=60))
+    ran = {first}
+    for _ in range(20):
+        age(client, 10)
+        ran |= {*(ids := taken(store))}
+        end(store, *ids)
+    assert ran == {f"{tenant}{number}" for tenant in "xy" for number in range(3)}
+    assert members(client, "lanes") == []
+
+
+def test_a_slot_that_was_kept_while_the_limit_was_lost_is_freed(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, "a", "b", "c")
+    assert taken(store) == ["a", "b"]
+    client.delete(PREFIX + "limits")
+    settle(store, Settlement("a", "t", "retry", 3600), Settlement("b", "t", "retry", 3600))
+    declare(store, TWO_IN_ALL)
+    store.run(reconciling.sweep(Settings()))
+    assert taken(store) == ["c"]
+    assert holders(client, "mail.send") == ["c"]
 
 
 def test_each_value_has_a_lane_of_its_own(store: Store) -> None:

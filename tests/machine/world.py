@@ -29,6 +29,8 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
       local moment = redis.call('HGET', name, field)
       if moment then redis.call('HSET', name, field, string.format('%.0f', moment - ms)) end
     end
+    local arrival, lane = string.match(redis.call('HGET', name, 'turn') or '', '^(%d+) (.*)$')
+    if arrival then redis.call('HSET', name, 'turn', string.format('%.0f %s', arrival - 1000 * ms, lane)) end
     local replacement = string.find(name, ':task:') and redis.call('HGET', name, 'next')
     if replacement then
       local task = cmsgpack.unpack(replacement)

@@ -11,8 +11,8 @@
 
 -- Decides for a claim whether a due task has its slots, or waits for one.
 
--- Tasks that this script made wait.
-local parked = 0
+-- Tasks that this script made wait; and lanes of rates for whose start a task waits with its slots.
+local parked, holds_up = 0, {}
 -- At most so many in one script.
 local MOST_PARKED = 100
 
@@ -93,6 +93,31 @@ local charge = uses_limits and function(lane, record)
   return arrival
 end
 
+-- Charges a task for its turn. One at a time has paid: `rates` has its arrival a second time, until another is charged.
+-- Returns the arrival, or '-'.
+local pay_for_turn = uses_limits and function(lane, record)
+  local score = rate_score(lane)
+  if score > now_us and rate_score('paid ' .. lane) == score then return '-' end
+  local arrival = charge(lane, record)
+  redis.call('ZADD', rates_key(), arrival, 'paid ' .. lane)
+  return arrival
+end
+
+-- True if a task may keep its slots while it waits for the start of a rate: one in each lane, and not while that rests.
+local may_keep_slots = uses_limits and function(lane)
+  if holds_up[lane] or rate_score(rest_of(lane)) > now_us then return false end
+  local ids, first = change_lane('SRANDMEMBER', lane_key(lane), 20), change_lane('ZRANGE', queue_key(lane), 0, 0)[1]
+  ids[#ids + 1] = first
+  for _, id in ipairs(ids) do
+    local slots = redis.pcall('HGET', record_key(id), 'slots')
+    for each in string.gmatch(type(slots) == 'string' and slots or '', '[^\n]+') do
+      if each ~= lane and not (limit_of(each) or {}).ordered then return false end
+    end
+  end
+  holds_up[lane] = true
+  return true
+end
+
 -- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile, and `rate` one of which it
 -- had the turn. Its first due time stays.
 local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
@@ -104,11 +129,12 @@ local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
     if limit and limit.ordered and not is_kept[each] then all[#all + 1] = each end
   end
   for _, each in ipairs(kept) do all[#all + 1] = each end
-  local turn = rate and not has_paid(rate, record) and charge(rate, record) .. ' ' .. rate
+  local turn = rate and not has_paid(rate, record) and pay_for_turn(rate, record) .. ' ' .. rate
   -- Those that have had their turn come before all others.
   local place = string.format('%.0f', had_turn(lane, record) and due - 2 ^ 52 or due)
   due = string.format('%.0f', due)
-  append(decided, 'waiting', { id, lane, due, tenant or false, change_slots(id, record, all) or false, turn })
+  append(decided, 'waiting', { id, lane, due, tenant or false, change_slots(id, record, all) or false, turn,
+    record.slots and not tenant })
   append(decided.queueing, lane, place, id)
   counted.queue[lane] = count_queue(lane) + 1
   touched[lane] = true
@@ -130,12 +156,14 @@ local write_admitted = uses_limits and function()
     note_longest(lane, those)
   end
   for _, task in ipairs(waiting) do
-    local id, lane, due, tenant, slots, turn = unpack(task, 1, 6)
+    local id, lane, due, tenant, slots, turn, had_tenant = unpack(task, 1, 7)
     local fields = { 'state', 'waiting', 'queue', lane, 'due', due, 'parked', parked_at }
     if tenant then
       fields[9], fields[10] = 'tenant', tenant
       join_queue(id, lane, tenant, due)
     end
+    -- One that had a slot may have the tenant that waited for it.
+    if had_tenant then redis.call('HDEL', record_key(id), 'tenant') end
     if slots == '' then
       redis.call('HDEL', record_key(id), 'slots')
     elseif slots then
@@ -150,8 +178,8 @@ end
 -- Looks for a slot in each lane of a due task, in order. Returns the lane in which it is to wait, or nil; and the lanes
 -- in which it has a slot meanwhile, or can have one; and the rates of which it takes a start.
 --
--- A task keeps what it has in the lanes before the one that lacks: so there is no circle. If that is a rate, it keeps
--- what it has behind it, too, since time alone frees a rate; but not while the lane rests.
+-- A task keeps what it has in the lanes before the one that lacks: so there is no circle. If that is a rate, which time
+-- alone frees, one task keeps what it has behind it, too.
 local find_slots = uses_limits and function(lanes, record)
   local has, taken, rates = NO_LANES, {}, NO_LANES
   if record.slots then
@@ -163,10 +191,8 @@ local find_slots = uses_limits and function(lanes, record)
     if limit and tonumber(limit.interval) then
       local is_turn = has[lane] or had_turn(lane, record) or count_slots(lane) == 0 and count_queue(lane) == 0
       if not has_paid(lane, record) and (not is_turn or next_start(lane, limit, 0) > now_us) then
-        if place < #lanes and rate_score(rest_of(lane)) <= now_us then
-          for behind = place + 1, #lanes do
-            if has[lanes[behind]] then taken[#taken + 1] = lanes[behind] end
-          end
+        for behind = place + 1, #lanes do
+          if has[lanes[behind]] and may_keep_slots(lane) then taken[#taken + 1] = lanes[behind] end
         end
         return lane, taken, rates
       end

@@ -92,7 +92,10 @@ local mend_lane = uses_limits and function(lane, load)
     local is_over = FINISHED[known[2]] and not (known[2] == 'failed' and (limit_of(lane) or {}).blocks)
     local has = not known.err and not is_over
       and string.find('\n' .. (known[1] or '') .. '\n', '\n' .. lane .. '\n', 1, true)
-    if has then
+    local limit = limit_of(lane)
+    if has and limit and not limit.ordered and not known[2] and not is_granted(id) then
+      leave_lanes(id, 'ordered') -- it was kept while the limit was lost
+    elseif has then
       bring_forward(lane, id)
     else
       append(gone.lane, lane, id)
