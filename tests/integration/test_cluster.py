@@ -522,6 +522,8 @@ def have_limits(tasks: Tasks) -> None:
     assert len(tasks.bridge.holds()) == 1
     tasks.store.run(reconciling.sweep(SETTINGS))
     tasks.store.run(tasks.claim("held"))
+    tasks.store.run(migration.restore_slots({"poll-two": ["line=7"]}))
+    tasks.store.run(migration.open_lanes())
     tasks.bridge.release(func="sms.send")
     tasks.store.run(reconciling.sweep(SETTINGS))
 

@@ -248,6 +248,17 @@ def test_a_tick_is_claimed_with_the_time_for_which_it_stands(
     assert int(field_of(client, "succeeded") or 0) >= tick
 
 
+def test_a_count_that_another_client_overwrote_stops_no_claim(
+    store: Store, client: redis.Redis
+) -> None:
+    tick = due_series(store, client, successor_in=20)
+    client.hset("expirebridge:series:s", "missed", "abc")
+    store.run(producing.make([new("plain", call=b"mail.send?[1]")]))
+    wait_until(client, tick + 20)
+    assert [task.id for task in claim(store).tasks] == ["plain"]
+    assert field_of(client, "missed") == b"abc"
+
+
 def test_a_tick_whose_successor_is_due_was_missed(store: Store, client: redis.Redis) -> None:
     tick = due_series(store, client, successor_in=20)
     wait_until(client, tick + 20)

@@ -30,7 +30,9 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
       if moment then redis.call('HSET', name, field, string.format('%.0f', moment - ms)) end
     end
     local arrival, lane = string.match(redis.call('HGET', name, 'turn') or '', '^(%d+) (.*)$')
-    if arrival then redis.call('HSET', name, 'turn', string.format('%.0f %s', arrival - 1000 * ms, lane)) end
+    if arrival then
+      redis.call('HSET', name, 'turn', string.format('%.0f %s', arrival - 1000 * ms, lane))
+    end
     local replacement = string.find(name, ':task:') and redis.call('HGET', name, 'next')
     if replacement then
       local task = cmsgpack.unpack(replacement)

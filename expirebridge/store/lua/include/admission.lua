@@ -33,7 +33,7 @@ local end_tick_before = uses_limits and function(id, keep_failed)
   if not known or known.err or not known[1] then return end
   local before = known[2] and known[2] ~= id and read(known[2], { 'started' })
   if before and before.state == 'waiting' and not before.started then
-    redis.call('HINCRBY', series_key(series), 'missed', 1)
+    redis.pcall('HINCRBY', series_key(series), 'missed', 1) -- another client may have written anything
     finish(known[2], before, 'cancelled', math.min(keep_failed, KEPT_SKIPPED), 'error', MISSED)
   end
   redis.call('HSET', series_key(series), 'parked', id)

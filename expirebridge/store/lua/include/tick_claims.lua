@@ -30,7 +30,7 @@ local function begin_tick(id, record, due, keep_failed, taken)
   end
 
   local function skip(count, reason)
-    redis.call('HINCRBY', series, count, 1)
+    redis.pcall('HINCRBY', series, count, 1) -- another client may have written anything
     return end_now('cancelled', math.min(keep_failed, KEPT_SKIPPED), reason)
   end
 
