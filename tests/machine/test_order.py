@@ -48,9 +48,6 @@ BUGS = {
     "a freed slot that is given past what a hold has yet to let go": (
         "include/limits", "(is_closed(lane) or hold_before(lane))", "is_closed(lane)"
     ),
-    "a task that is let go later while the tasks move": (
-        "include/grants", " or is_closed(lane, known[8]) then", " then"
-    ),
     "an arrival behind those that wait": (
         "receive_batch", "put_into_queue(id, when)\n", "\n"
     ),
