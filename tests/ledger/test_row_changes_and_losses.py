@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import redis
-from sqlalchemy import Engine, delete, insert
+from sqlalchemy import Engine, delete, insert, update
 
 from expirebridge import Bridge, Change
 from expirebridge.ledger import Tables
+from expirebridge.model.row_state import SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import reconciling
@@ -156,6 +157,31 @@ def test_a_paused_task_stays_paused_in_an_older_copy_of_redis(
     if was.startswith("running"):
         lapse(stage, client)
     assert stage.look("a") == paused
+
+
+@pytest.mark.parametrize("timer", ["gone", "live", "moved", "without a TTL"])
+def test_a_pending_task_that_is_in_no_set_is_restored_and_holds_up_no_other(
+    stage: Stage, client: redis.Redis, timer: str
+) -> None:
+    """As in a server that restarted with a part of its data, or where a client removed a part."""
+    stage.bring("waits", "a")
+    stage.bring("waits", "b")
+    waits = stage.look("a")
+    client.zrem("expirebridge:pending", "a")
+    match timer:
+        case "gone":
+            client.delete(KEY)
+        case "moved":
+            client.pexpireat(KEY, server_ms(client) + 7 * HOUR)
+        case "without a TTL":
+            client.persist(KEY)
+    task = stage.harness.made.task
+    with stage.harness.engine.begin() as connection:
+        connection.execute(update(task).values(todo=SyncState.REBUILD))
+    stage.harness.settle_down()
+    known = {"gone": waits, "live": waits, "moved": "pending [1] 7", "without a TTL": "paused [1]"}
+    assert stage.look("a") == known[timer]
+    assert stage.look("b") == waits
 
 
 def lapse(stage: Stage, client: redis.Redis) -> None:

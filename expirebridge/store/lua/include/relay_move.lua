@@ -10,14 +10,15 @@
 
 -- Restores the due time of a pending task from its row. A timer that differs from the score was moved by a
 -- client whose event was missed: it counts. A task that an earlier, interrupted batch has delayed keeps that
--- time: this batch repeats the row.
+-- time: this batch repeats the row. One that is in no set gets its place there, at the timer's time, or the row's.
 local function restore_time(id, row, old)
   local timer = read_timer(id, old)
   local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
+  if timer and not score then return follow_timer(id, old) end
   if timer == 'none' or timer and timer ~= score then return end
   local known = row.due
   delay_rebuilt(row)
-  if score > now and score >= known then row.due = math.min(row.due, score) end
+  if score and score > now and score >= known then row.due = math.min(row.due, score) end
   old.is_alive = true -- the row has this time already
   wait_until(id, old, row.due)
 end
