@@ -1,7 +1,7 @@
 """Makes the ticks of the ledger's series: in SQL, one transaction for all that are to be made."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -29,12 +29,27 @@ MOST: Final = 100
 
 
 def make_ticks(engine: Transactions, made: Tables, ledger: str) -> int:
-    """Make the next tick of up to `MOST` series whose latest is due soon; returns how many.
+    """Make the next ticks of `MOST` series, or some more, whose latest is due soon.
 
-    It is to be repeated until it makes none: the tick that was made may be due soon as well. Of two
-    that do this at once, one makes each tick. A series that another transaction has locked is left
-    for the next time, and so is one whose tick the database refuses. Raises SQLAlchemy's errors.
+    Returns how many. It is to be repeated until it makes none: the tick that was made may be due
+    soon as well. Of two that do this at once, one makes each tick. A series that another
+    transaction has locked is left for the next time, and so is one whose tick the database refuses:
+    those behind it come first. Raises SQLAlchemy's errors.
     """
+    met = set[str]()
+    count = 0
+    while count < MOST:
+        found = _first_due(engine, made, ledger, besides=met)
+        count += _follow_each(engine, made, found)
+        if len(found) < MOST:
+            break
+        met.update(row.id for row in found)
+    return count
+
+
+def _first_due(
+    engine: Transactions, made: Tables, ledger: str, *, besides: Collection[str]
+) -> Sequence[Row[Any]]:
     series = made.series.c
     now = NowMs() + ahead()
     query = (
@@ -43,16 +58,22 @@ def make_ticks(engine: Transactions, made: Tables, ledger: str) -> int:
         .order_by(series.due)
         .limit(MOST)
     )
+    if besides:
+        query = query.where(series.id.not_in(besides))
     with engine.connect() as connection:
-        found = connection.execute(query).all()
-    if not found:
+        return connection.execute(query).all()
+
+
+def _follow_each(engine: Transactions, made: Tables, rows: Sequence[Row[Any]]) -> int:
+    """Make the next ticks of these series together; if one is refused, each alone."""
+    if not rows:
         return 0
     try:
-        return _follow_all(engine, made, found)
+        return _follow_all(engine, made, rows)
     except Exception as error:
         if not is_refusal(error):
             raise
-    return sum(_follow_alone(engine, made, row) for row in found)
+    return sum(_follow_alone(engine, made, row) for row in rows)
 
 
 def next_due(engine: Transactions, made: Tables, ledger: str) -> int | None:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text, update
 from sqlalchemy.exc import DBAPIError
 
 from expirebridge import Bridge
 from expirebridge.checks.finding import Level
 from expirebridge.checks.work import check_dirty
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger import Ledger, Tables, unwritten_rows
+from expirebridge.ledger import Ledger, Tables, series_ticks, unwritten_rows
 from expirebridge.ledger import engine as engines
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
@@ -111,28 +111,31 @@ def test_a_database_that_takes_any_bytes_for_text_is_refused(shared_database: Da
 
 TRIGGERS = {
     "sqlite": [
-        "CREATE TRIGGER refusing BEFORE UPDATE ON expirebridge_task WHEN OLD.id = 'bad' "
+        "CREATE TRIGGER refusing BEFORE {verb} ON expirebridge_task WHEN {row}.id LIKE 'bad%' "
         "BEGIN SELECT RAISE(ABORT, 'not this row'); END"
     ],
     "postgresql": [
         "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         "RAISE EXCEPTION 'not this row'; END $$",
-        "CREATE TRIGGER refusing BEFORE UPDATE ON expirebridge_task FOR EACH ROW "
-        "WHEN (OLD.id = 'bad') EXECUTE FUNCTION refuse()",
+        "CREATE TRIGGER refusing BEFORE {verb} ON expirebridge_task FOR EACH ROW "
+        "WHEN ({row}.id LIKE 'bad%') EXECUTE FUNCTION refuse()",
     ],
     "mariadb": [
-        "CREATE TRIGGER refusing BEFORE UPDATE ON expirebridge_task FOR EACH ROW "
-        "IF OLD.id = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this row'; END IF"
+        "CREATE TRIGGER refusing BEFORE {verb} ON expirebridge_task FOR EACH ROW "
+        "IF {row}.id LIKE 'bad%' THEN SIGNAL SQLSTATE '45000' "
+        "SET MESSAGE_TEXT = 'not this row'; END IF"
     ],
 }
 
 
 @contextmanager
-def refusing(engine: Engine) -> Iterator[None]:
-    """A database that refuses each change of the row `bad`."""
+def refusing(engine: Engine, verb: str = "UPDATE") -> Iterator[None]:
+    """A database that refuses each change, or insert, of rows of which the id begins with `bad`."""
+    row = "NEW" if verb == "INSERT" else "OLD"
     with engine.begin() as connection:
         for statement in TRIGGERS[engine.dialect.name]:
-            connection.exec_driver_sql(statement)
+            trigger = statement.replace("{verb}", verb).replace("{row}", row)
+            connection.execute(text(trigger))
     try:
         yield
     finally:
@@ -179,6 +182,29 @@ def test_a_row_that_cannot_be_stamped_holds_up_no_other(
     assert harness.row("good").todo == SyncState.NOTHING
     assert harness.row("bad").todo == SyncState.RELAY
     assert "the database refuses to write row 'bad'" in caplog.text
+
+
+def test_many_ticks_that_the_database_refuses_hold_up_no_other(
+    harness: LedgerHarness, ledger: Ledger, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(series_ticks, "MOST", 3)
+    bad = [f"bad{number}" for number in range(7)]
+    with harness.engine.begin() as connection:
+        for id in [*bad, "other"]:
+            ledger.schedule(connection, id, "a.b", [], every="1s")
+    make_first_due(harness, besides="other")
+    with refusing(harness.engine, "INSERT"):
+        assert series_ticks.make_ticks(harness.engine, harness.made, "default") == 1
+    refused = [one for one in caplog.messages if "refuses the next tick of series bad" in one]
+    assert len(refused) == len(bad)
+
+
+def make_first_due(harness: LedgerHarness, *, besides: str) -> None:
+    """All series but one come before that."""
+    series = harness.made.series
+    with harness.engine.begin() as connection:
+        connection.execute(update(series).where(series.c.id != besides).values(due=1))
 
 
 @pytest.mark.parametrize(
@@ -333,6 +359,21 @@ def test_a_series_that_is_locked_holds_up_no_other(
         "other"
     }
     engine.close()
+
+
+def test_many_locked_series_hold_up_no_other(
+    harness: LedgerHarness, locking: Connection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than one transaction follows, and all of them due before the other."""
+    monkeypatch.setattr(series_ticks, "MOST", 3)
+    slow = [f"slow{number}" for number in range(7)]
+    with harness.engine.begin() as connection:
+        for id in [*slow, "other"]:
+            ledger.schedule(connection, id, "a.b", [], every="1s")
+    make_first_due(harness, besides="other")
+    for id in slow:
+        ledger.pause_series(locking, id)
+    assert series_ticks.make_ticks(harness.engine, harness.made, "default") == 1
 
 
 def test_a_row_that_is_locked_keeps_no_old_one(
