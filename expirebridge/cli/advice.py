@@ -221,12 +221,20 @@ def _inner(group: Any) -> Sequence[str]:
 
 
 def _has_argument(command: Any, name: str) -> bool:
-    return any(one.name == name and one.param_type_name == "argument" for one in command.params)
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    return any(_singular(one) == name for one in arguments)
+
+
+def _singular(argument: Any) -> str:
+    """The name of one value of an argument: that of `ids` is `id`."""
+    name: str = argument.name
+    return name.removesuffix("s") if argument.nargs == -1 else name
 
 
 def _usage(command: Any, path: str) -> str:
     """The command with its arguments: `expirebridge make FUNC ARGS`."""
-    named = [one.name.upper() for one in command.params if one.param_type_name == "argument"]
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    named = [_singular(one).upper() + "..." * (one.nargs == -1) for one in arguments]
     return " ".join([path, *named])
 
 

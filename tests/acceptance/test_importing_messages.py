@@ -118,7 +118,7 @@ def test_a_message_that_is_none_is_refused_and_the_others_are_made(
     ("text", "wrong"),
     [
         ('{"id": "a"}\n', "it does not end with the number of its lines"),
-        ('{"id": "a"}\n2\n', "line 2: 1 lines with objects are before it"),
+        ('{"id": "a"}\n2\n', "line 2: 1 line with objects is before it"),
         ('{"id": "a"}\nError: unable to connect to node\n', "line 2: it is not JSON"),
         ('{"id": "a"}\n1\n{"id": "b"}\n', "it does not end with the number of its lines"),
     ],
