@@ -177,9 +177,13 @@ async def test_a_proxy_may_keep_the_path_or_take_it_off(
     url: str, async_bridge: AsyncBridge, root: str
 ) -> None:
     await async_bridge.make_task("mail.send", ["x"], 60, id="a")
-    app = web.under(web.app(url, actions=True), root)
+    dashboard = web.app(url, actions=True)
+    transport = httpx.ASGITransport(web.under(dashboard, root))
     base = root.rstrip("/")
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=OWN) as client:
+    async with (
+        dashboard.router.lifespan_context(dashboard),
+        httpx.AsyncClient(transport=transport, base_url=OWN) as client,
+    ):
         for page in ROOTED:
             kept, taken_off = [await client.get(path) for path in (base + page, page)]
             assert (kept.status_code, taken_off.status_code) == (200, 200), page
