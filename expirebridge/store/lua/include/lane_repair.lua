@@ -152,7 +152,7 @@ local forget_ended_holds = uses_limits and function()
 end
 
 -- Where a scan continues: what another client may have written there begins anew.
-local cursor_of = uses_limits and function(stored) return string.match(stored or '', '^%d+$') or '0' end
+local cursor_of = uses_limits and function(stored) return stored and #stored < 20 and string.match(stored, '^%d+$') or '0' end
 
 local mend_lanes = uses_limits and function(lease, keep_failed)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', grants_key(), '-inf', now - lease, 'LIMIT', 0, 100)) do

@@ -88,9 +88,10 @@ local count_queue = uses_limits and function(lane)
   return counted.queue[lane]
 end
 
--- Adds one value, or two, to one of the lists of a table.
+-- Adds one value, or two, to one of the lists of a table; one that is its last already is not added again.
 local function append(lists, name, value, second)
   local list = lists[name]
+  if list and not second and list[#list] == value then return end
   if list then
     list[#list + 1] = value
   else
