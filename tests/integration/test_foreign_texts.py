@@ -9,7 +9,7 @@ import redis
 
 from expirebridge.store import function_library, script_loader
 from tests.kit import foreign_texts
-from tests.kit.foreign_texts import FUNCTIONS, MOVING, RECIPES, SHAPES, Arguments, Recipe
+from tests.kit.foreign_texts import FUNCTIONS, MOVING, RECIPES, Arguments, Recipe
 from tests.kit.lua import NAMES
 from tests.kit.steps import PREFIX
 
@@ -85,13 +85,6 @@ def test_twice_the_text_takes_a_script_no_more_than_about_twice_as_long(
     client: redis.Redis, name: str
 ) -> None:
     for shape in QUICK:
-        check_growth(client, name, shape)
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("name", CALLED)
-def test_so_it_is_for_every_kind_of_text(client: redis.Redis, name: str) -> None:
-    for shape in SHAPES:
         check_growth(client, name, shape)
 
 
