@@ -34,10 +34,13 @@ ROWS = [
 TABLE = {first: cells for first, *cells in ROWS}
 """What is on one server, with sentinels and in a cluster."""
 HANDLERS = """
-from expirebridge import Discard, every
+from expirebridge import Discard, Limit, every, handler
 
 def note(n=0):
     return n
+
+@handler(limit=Limit(2, name="sms", fair="tenant"))
+def text(tenant): ...
 
 def boom():
     raise Discard("boom")
@@ -62,7 +65,6 @@ STEPS = [
     "holds",
     "release --tag z",
     "3 let-pass a",
-    "2 weight sms acme 2",
     "list",
     "list --tag y --json",
     "list --limit 1",
@@ -105,6 +107,8 @@ STEPS = [
     "LISTEN",
     "check",
     "check --here",
+    "weight sms acme 2",
+    "limits",
     "make acts.note [1] --in 1ms --id due",
     "make acts.boom --in 1ms --id boom",
     "ENDED",

@@ -71,7 +71,9 @@ BUGS = {
         "record.state == 'running' and record.token == token", "record.state == 'running'",
     ),
     "no sweep": ("sweep", "if not is_long_ago(last_beat(), lease) then", "if false then"),
-    "a claim before due, where the timer is gone": ("claim", "'-inf', now,", "'-inf', '+inf',"),
+    "a claim before due, where the timer is gone": (
+        "claim", "state_set('pending'), '-inf', now,", "state_set('pending'), '-inf', '+inf',"
+    ),
     "a dropped put-off": (
         "include/claims", "not none_has_timer and read_timer(id, record)", "nil"
     ),
