@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer, free_port
+from expirebridge.errors import InvalidTask
 from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app, commands
@@ -34,13 +35,10 @@ ROWS = [
 TABLE = {first: cells for first, *cells in ROWS}
 """What is on one server, with sentinels and in a cluster."""
 HANDLERS = """
-from expirebridge import Discard, Limit, every, handler
+from expirebridge import Discard, every
 
 def note(n=0):
     return n
-
-@handler(limit=Limit(2, name="sms", fair="tenant"))
-def text(tenant): ...
 
 def boom():
     raise Discard("boom")
@@ -65,6 +63,7 @@ STEPS = [
     "holds",
     "release --tag z",
     "3 let-pass a",
+    "REFUSED weight sms acme 2",
     "list",
     "list --tag y --json",
     "list --limit 1",
@@ -107,8 +106,6 @@ STEPS = [
     "LISTEN",
     "check",
     "check --here",
-    "weight sms acme 2",
-    "limits",
     "make acts.note [1] --in 1ms --id due",
     "make acts.boom --in 1ms --id boom",
     "ENDED",
@@ -204,6 +201,10 @@ def walked(url: str, target: str, tasks: Path) -> Iterator[tuple[str, str]]:
                 case "METRICS":
                     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as reply:
                         yield step, "\n".join(sorted(metrics_in(reply.read().decode())))
+                case refused if refused.startswith("REFUSED "):
+                    with pytest.raises(InvalidTask) as error:
+                        asked(step.removeprefix("REFUSED "), url)
+                    yield step, plain(str(error.value))
                 case _:
                     yield step, plain(taken(step, url, places))
 
