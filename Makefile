@@ -27,29 +27,30 @@ RELEASE := $(VENV)-release
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
 	@$(BIN)/expirebridge demo $(if $(CLUSTER),--cluster 3)
 
-test: $(VENV)/.dev $(VENV)/fast/hiredis  ## What the product does: on the embedded server, and in part on the system's
-	@EXPIREBRIDGE_TEST_PART=quick $(PYTEST) $(ARGS)
+test: $(VENV)/.dev $(VENV)/fast/hiredis  ## What the product does, in three minutes; P=limits: of one subject, a folder of tests/
+	@EXPIREBRIDGE_TEST_PART=quick $(PYTEST) $(P:%=tests/%) $(ARGS)
 
 test-all: test test-rest test-pythons test-lowest  ## All tests, against every server and SQL database that is found here
 
 test-rest: $(VENV)/.dev $(VENV)/fast/hiredis $(SITE)/.made  ## Those that `make test` leaves out
-	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(ARGS)
+	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(P:%=tests/%) $(ARGS)
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model; and the property tests at length
 	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/machine -q $(ARGS)
-	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/unit -q -m hypothesis --timeout 900 $(ARGS)
+	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(PYTEST) --ignore tests/machine --ignore tests/ledger -q -m hypothesis --timeout 900 $(ARGS)
 
 faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/reference/faults.md
 	@ROUNDS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0"
-	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration tests/conformance $(ARGS)
+	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) -m servers $(ARGS)
+	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/conformance $(ARGS)
 
 series: $(VENV)/.dev  ## Series for ten minutes, while one of ten listeners is killed every 5 s
 	@SERIES_SECONDS=$${SERIES_SECONDS:-600} $(BIN)/pytest tests/faults/test_series.py -q $(ARGS)
 
 soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accounted for in the end; KILLS of processes
-	@EXPIREBRIDGE_KILLS=$(KILLS) $(BIN)/pytest --quiet --timeout 3600 tests/integration/test_killed_processes.py
+	@EXPIREBRIDGE_KILLS=$(KILLS) $(BIN)/pytest --quiet --timeout 3600 tests/listener/test_killed_processes.py
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --server $(SERVER)
 
 test-pythons:  ## A part of the suite with every other Python that is found
@@ -62,17 +63,17 @@ servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers
 
 screenshots: $(VENV)/.dev  ## The pictures of the docs, a million tasks pending, and how long the dashboard takes
-	@$(BIN)/python -m tests.browser.screenshots
+	@$(BIN)/python -m tests.web.screenshots
 
 clients:  ## ioredis and node-redis, for the tests of clients in other languages (with npm)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/conformance
 
 sources: $(VENV)/.dev  ## BullMQ, Celery, arq and schedulers, for the tests of import --from (with npm)
-	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/sources
+	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/importing
 	@for library in celery arq django-celery-beat apscheduler; do \
 	  $(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-sources/$$library && \
 	  $(BIN)/uv pip install --quiet --python .venv-sources/$$library/bin/python \
-	    --requirement tests/sources/$$library.txt || exit 1; \
+	    --requirement tests/importing/$$library.txt || exit 1; \
 	done
 
 check: $(VENV)/.dev  ## Style and types

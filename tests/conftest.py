@@ -3,9 +3,12 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.connection import clients
@@ -14,12 +17,26 @@ from expirebridge.settings import VARIABLES, Settings
 from expirebridge.store.client import AsyncStore, Store
 from tests.kit.databases import SQLITE, Database, binary_of, database_of
 from tests.kit.logs import Log
-from tests.kit.processes import Reports
+from tests.kit.processes import HANDLERS, Reports
 from tests.kit.servers import AnyServer, server_of
 
 pytest_plugins = [
-    "tests.kit.imports", "tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printing",
-]  # fmt: skip
+    "tests.kit.cluster_fixtures",
+    "tests.kit.imports",
+    "tests.kit.interrupts",
+    "tests.kit.matrix",
+    "tests.kit.printing",
+]
+
+hypothesis_settings.register_profile(
+    "ours",
+    # `make machine` sets more.
+    max_examples=int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "40")),
+    # A machine that is busy with something else must not fail a test of what is right.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+hypothesis_settings.load_profile("ours")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -120,6 +137,15 @@ def reports(server: AnyServer) -> Iterator[Reports]:
     reports = Reports(server.port)
     yield reports
     reports.client.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A handlers' folder with handlers that report."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "acts.py").write_text(HANDLERS)
+    return folder
 
 
 @pytest.fixture

@@ -42,62 +42,58 @@ OLDEST, NEWEST = "redis-6.2", "redis-8.0"
 Valkey is the embedded one.
 """
 
-UNITS = "unit"
-"""Where all tests are of the quick part."""
-
-QUICK_FOLDERS = {UNITS, "integration", "ledger", "contrib", "acceptance", "browser"}
-"""Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
+NOT_QUICK = {"conformance", "faults", "machine"}
+"""Folders whose tests are all of the other part."""
 
 
-def _modules(*names: str) -> set[str]:
-    return {f"test_{name}" for name in names}
+def _suits(server: str, level: str) -> bool:
+    """Whether a test runs on a server beside the embedded one: see `pytest.mark.servers`."""
+    match level:
+        case "every":
+            return server != DOCKER
+        case "container":  # it differs from its kind in how it is reached, and in nothing else
+            return True
+        case "ends":
+            return server in {OLDEST, NEWEST}
+        case "oldest":
+            return server == OLDEST
+        case _:
+            raise ValueError(f"pytest.mark.servers({level!r}): no such level")
 
 
-EVERYWHERE = _modules("bridge", "functions", "running")
-"""The modules of tests/integration that run on every server: what the product does, in short."""
-
-AT_THE_ENDS = _modules("checks", "rights", "series_store", "states", "store")
-"""Those whose result a version could change: the newest of each kind and the oldest are enough."""
-
-ON_ONE = _modules(
-    "embedding", "foreign_texts", "handler_processes", "handlers_log", "log", "suspending",
-    "timeouts",
-)  # fmt: skip
-"""Those about Lua, and the listener's own process, in which no server differs from another."""
+def _level_of(item: pytest.Item) -> str | None:
+    """Which servers could change the result of a test, as its module's mark says it."""
+    mark = item.get_closest_marker("servers")
+    return None if mark is None else mark.args[0]
 
 
-def _suits(server: str, path: Path) -> bool:
-    """Whether a module of tests/integration runs on a server beside others."""
-    if path.stem in EVERYWHERE:
-        # A container differs from a server of its kind in how it is reached, and in nothing else.
-        return server != DOCKER or path.stem == "test_bridge"
-    if path.stem in AT_THE_ENDS:
-        return server in {EMBEDDED, OLDEST, NEWEST}
-    return server == EMBEDDED or (server == OLDEST and path.stem not in ON_ONE)
+def _those(names: list[str], level: str) -> list[str]:
+    return [name for name in names if name == EMBEDDED or _suits(name, level)]
 
 
-def _quick_servers_for(path: Path) -> list[str]:
-    return [name for name in QUICK if _suits(name, path)] or QUICK[:1]
+def _quick_servers_for(item: pytest.Item) -> list[str]:
+    level = _level_of(item)
+    return (_those(QUICK, level) if level else []) or QUICK[:1]
 
 
-def _servers_for(path: Path) -> list[str]:
-    """The embedded server runs every module, another one those whose result it could change."""
-    folder = path.parent.name
+def _servers_for(item: pytest.Item) -> list[str]:
+    """The embedded server runs every test, another one those whose result it could change."""
+    folder, level = item.path.parent.name, _level_of(item)
     if PART == "quick":
-        return _quick_servers_for(path)
-    if folder == "integration":
-        return [name for name in NAMES if _suits(name, path) or not PART]
+        return _quick_servers_for(item)
+    if level:
+        return _those(NAMES, level) if PART else NAMES
     if folder == "conformance":
         wanted = {*FEW, OLDEST} if EMBEDDED in NAMES else {OLDEST}
         return [name for name in NAMES if name in wanted]
     return FEW if ROUNDS > 1 or (folder == "machine" and not PART) else FEW[:1]
 
 
-def _databases_for(path: Path) -> list[str]:
+def _databases_for(item: pytest.Item) -> list[str]:
     if PART == "quick":
         return [databases.SQLITE]
     # Django's driver for MySQL, mysqlclient, is not among the tests' own.
-    without = {databases.MARIADB} if path.parent.name == "contrib" else set()
+    without = {databases.MARIADB} if item.path.parent.name == "django" else set()
     return [name for name in databases.NAMES if name not in without]
 
 
@@ -107,10 +103,10 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
 
 
 def _is_quick(item: pytest.Item) -> bool:
-    others = {*NAMES, *databases.NAMES} - {*_quick_servers_for(item.path), databases.SQLITE}
+    others = {*NAMES, *databases.NAMES} - {*_quick_servers_for(item), databases.SQLITE}
     names = {value for value in _parameters(item).values() if isinstance(value, str)}
     return (
-        item.path.parent.name in QUICK_FOLDERS
+        item.path.parent.name not in NOT_QUICK
         and item.get_closest_marker("rest") is None
         and not names & others
     )
@@ -118,18 +114,16 @@ def _is_quick(item: pytest.Item) -> bool:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """What has no test of the part is not even read for it."""
-    if PART and collection_path.parent.name == "tests" and collection_path.is_dir():
-        folder = collection_path.name
-        return (folder == UNITS if PART == "rest" else folder not in QUICK_FOLDERS) or None
-    return None
+    is_subject = collection_path.parent.name == "tests" and collection_path.is_dir()
+    return (PART == "quick" and is_subject and collection_path.name in NOT_QUICK) or None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_server" in metafunc.fixturenames:
-        names = _servers_for(metafunc.definition.path)
+        names = _servers_for(metafunc.definition)
         metafunc.parametrize("shared_server", names, indirect=True, scope="session")
     if "shared_database" in metafunc.fixturenames:
-        names = _databases_for(metafunc.definition.path)
+        names = _databases_for(metafunc.definition)
         metafunc.parametrize("shared_database", names, indirect=True, scope="session")
 
 

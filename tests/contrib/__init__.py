@@ -1,1 +1,0 @@
-"""Frameworks: each test has a project of its own."""

@@ -1,0 +1,458 @@
+"""The functions for clients in other languages, on each server; on Redis 6.2 the scripts."""
+
+import subprocess
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import redis
+
+from expirebridge import Bridge, State
+from expirebridge.connection import clients
+from expirebridge.errors import InvalidTask
+from expirebridge.model.keys import check_args
+from expirebridge.model.partitions import PartitionLayout
+from expirebridge.settings import Settings
+from expirebridge.store import function_library
+from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.function_library import Loading, LoadResult
+from tests.kit.dying_producer import Died, dying_after
+from tests.kit.steps import claim, server_ms, settle
+
+pytestmark = pytest.mark.servers("every")
+
+Ask = Callable[..., Any]
+
+MINE = function_library.version()
+
+
+def has_functions(client: redis.Redis) -> bool:
+    return not client.info("server")["redis_version"].startswith("6.")
+
+
+@pytest.fixture
+def ask(client: redis.Redis, store: Store) -> Ask:
+    """Calls a function as any client does; words of the server's replies are text."""
+    assert store.run(function_library.load(replace=True)).result in set(LoadResult) - {
+        LoadResult.NEWER
+    }
+    by_function = has_functions(client)
+
+    def call(name: str, *words: Any, prefix: str = "expirebridge") -> Any:
+        if by_function:
+            reply = client.execute_command("FCALL", f"expirebridge_{name}", 1, prefix, *words)
+        else:
+            sha = function_library.script(name).sha
+            reply = client.execute_command("EVALSHA", sha, 1, prefix, *words)
+        return text(reply)
+
+    return call
+
+
+def text(reply: Any) -> Any:
+    if isinstance(reply, list):
+        return [text(item) for item in reply]
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
+def fields(reply: list[Any]) -> dict[str, Any]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def test_what_a_function_makes_is_what_a_bridge_makes(
+    ask: Ask, bridge: Bridge, client: redis.Redis
+) -> None:
+    before = server_ms(client)
+    made = ask("make", "mail.send", '[42,"hi"]', 60_000, "id", "a", "tags", "x y",
+               "retry", "[15,60]", "timeout", "2.5")  # fmt: skip
+    outcome, id, key, due = made
+    assert (outcome, id, key) == ("created", "a", 'a:?mail.send?[42,"hi"]')
+    assert before + 60_000 <= due <= server_ms(client) + 60_000
+    assert 59_000 < client.pttl(key) <= 60_000
+    bridge.make_task("mail.send", [42, "hi"], 60, id="b", tags=["x", "y"], retry=[15, 60],
+                     timeout=2.5)  # fmt: skip
+    records: list[Any] = [client.hgetall(f"expirebridge:task:{id}") for id in "ab"]
+    for record in records:
+        record.pop(b"nonce", None)
+        record.pop(b"made")
+        assert [float(delay) for delay in orjson.loads(record.pop(b"retry"))] == [15, 60]
+    assert records[0] == records[1]
+    assert {task.id for task in bridge.list(tag="y").tasks} == {"a", "b"}
+
+
+def test_a_throttle_keeps_what_has_run_within_its_window(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    throttled = ("make", "f.g", "[]", 0, "id", "a", "if_exists", "keep", "window", "2.5")
+    assert ask(*throttled)[0] == "created"
+    assert b"window" not in client.hgetall("expirebridge:task:a")
+    [task] = claim(store).tasks
+    settle(store, Settlement("a", task.token, "succeeded"))
+    assert ask(*throttled)[:3] == ["kept", "a", "a:?f.g?[]"]
+    assert claim(store).tasks == []
+    client.hincrby("expirebridge:task:a", "started", -2500)
+    assert ask(*throttled)[0] == "created"
+
+
+def test_a_task_is_steered_through_all_its_states(
+    ask: Ask, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    key = "a:?f.g?[]"
+    for name in ("cancel", "pause", "resume", "run_now"):
+        assert ask(name, "a") == "not found"
+    assert ask("reschedule", "a", 5) == "not found"
+    assert ask("get", "a") is None
+    due = server_ms(client) + 50_000
+    assert ask("make", "f.g", "[]", f"@{due}", "id", "a") == ["created", "a", key, due]
+    for if_exists, outcome in (("reject", "exists"), ("keep", "kept"), ("replace", "replaced"),
+                               ("extend", "extended")):  # fmt: skip
+        told = ask("make", "f.g", "[]", f"@{due}", "ID", "a", "IF_EXISTS", if_exists)
+        assert told == [outcome, "a", key, due]
+    assert ask("make", "f.g", "[1]", 5, "id", "a", "if_exists", "extend")[0] == "differs"
+    assert [ask("pause", "a"), client.pttl(key)] == ["paused", -1]
+    assert fields(ask("get", "a"))["state"] == "paused"
+    assert ask("resume", "a") == "resumed"
+    assert ask("reschedule", "a", 70_000) == "moved"
+    assert client.pttl(key) > 60_000
+    assert ask("run_now", "a") == "due now"
+    assert [task.id for task in claim(store).tasks] == ["a"]
+    assert [ask(name, "a") for name in ("pause", "resume", "run_now")] == ["running"] * 3
+    assert ask("reschedule", "a", 60_000) == "rearmed"
+    assert ask("cancel", "a") == "running"
+    bridge.make_task("f.g", [], 60, id="b")
+    assert ask("cancel", "b") == "cancelled"
+    shown = fields(ask("get", "b"))
+    assert (shown["state"], shown["func"], shown["args"]) == ("cancelled", "f.g", "[]")
+    kept: Any = client.zscore("expirebridge:cancelled", "b")
+    assert abs(kept - server_ms(client) - Settings().keep_succeeded * 1000) < 60_000
+    assert ask("cancel", "b") == "finished"
+
+
+def test_calls_in_one_transaction_are_calls_of_their_own(
+    ask: Ask, client: redis.Redis, bridge: Bridge
+) -> None:
+    """The server's clock stands still meanwhile."""
+    if not has_functions(client):
+        pytest.skip("Redis 6.2's clock goes on")
+    with client.pipeline() as pipe:
+        for name in ("make", "make", "pause", "resume", "pause"):
+            words = ("f.g", "[]", 60_000) if name == "make" else ("a",)
+            pipe.execute_command("FCALL", f"expirebridge_{name}", 1, "expirebridge", *words)
+        pipe.execute_command("PING")
+        bridge.make_task("f.g", [], 60, id="a")
+        replies = text(pipe.execute())
+    assert replies[0][1] != replies[1][1]
+    assert replies[2:5] == ["paused", "resumed", "paused"]
+    found = bridge.get("a")
+    assert found is not None
+    assert found.state is State.PAUSED
+
+
+# Groups
+
+
+def test_a_group_runs_its_follow_up_once(
+    ask: Ask, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    began = ("make_group", "g", "then", "f.report", "[7]", "DELAY", 5_000, "on_failed", "run")
+    assert [ask(*began), ask(*began)] == ["made", "there"]
+    assert ask(*began[:-1], "wait") == "differs"
+    members = [("make", "f.g", "[]", 0, "id", f"g@g{n}", "if_exists", "keep") for n in range(2)]
+    assert [ask(*member)[0] for member in members * 2] == ["created"] * 2 + ["kept"] * 2
+    assert fields(ask("get_group", "g")) | {"made": "-"} == {
+        "name": "g", "state": "open", "total": "2", "left": "2", "succeeded": "0", "failed": "0",
+        "cancelled": "0", "on_failed": "run", "made": "-", "then": "g@then",
+    }  # fmt: skip
+    assert [ask("close_group", "g"), ask("close_group", "g")] == ["closed", "closed"]
+    assert ask("make", "f.g", "[]", 0, "id", "g@g2") == ["closed", "g@g2"]
+    settle(store, *(Settlement(t.id, t.token, "failed") for t in claim(store).tasks))
+    told = fields(ask("get_group", "g"))
+    assert (told["state"], told["total"], told["left"], told["failed"]) == ("ended", "2", "0", "2")
+    assert 0 < client.pttl("g@then:?f.report?[7]") <= 5_000
+    bridge.run_now("g@then")
+    [follow_up] = claim(store).tasks
+    assert (follow_up.id, follow_up.func, follow_up.args) == ("g@then", "f.report", b"[7]")
+    assert ask(*members[0])[0] == "kept"
+    assert [ask("cancel_group", "g"), ask(*began)] == ["ended", "there"]
+
+
+def test_a_group_is_the_same_however_its_delay_is_spelled(ask: Ask) -> None:
+    began = ("make_group", "g", "then", "f.report", "[7]")
+    assert ask(*began, "delay", "00") == "made"
+    assert [ask(*began, "delay", "0"), ask(*began), ask(*began, "delay", "000")] == ["there"] * 3
+    assert ask(*began, "delay", "01") == "differs"
+
+
+def test_a_group_of_a_function_is_one_of_a_bridge(ask: Ask, bridge: Bridge) -> None:
+    ask("make_group", "g", "then", "f.report", "[7]")
+    ask("make", "f.g", "[]", 60_000, "id", "g@g4")
+    [added] = bridge.make_tasks([{"func": "f.g", "delay": 60}], group="g")
+    assert added.id == "g@g5"
+    group = bridge.get_group("g")
+    assert group is not None
+    assert (group.state, group.total, group.then) == ("open", 2, "g@then")
+    found = bridge.get("g@then")
+    assert found is not None
+    assert (found.func, found.args, found.state) == ("f.report", [7], State.PAUSED)
+
+
+def test_a_group_that_lacks_members_is_not_closed(ask: Ask, bridge: Bridge) -> None:
+    ask("make_group", "g")
+    for number in (0, 2):
+        ask("make", "f.g", "[]", 0, "id", f"g@g{number}")
+    assert [ask("close_group", "g", 3), ask("close_group", "g", 4)] == ["lacking"] * 2
+    ask("make", "f.g", "[]", 0, "id", "g@g1")
+    assert [ask("close_group", "g", count) for count in (3, 4)] == ["closed"] * 2
+    with dying_after(1), suppress(Died):
+        bridge.make_group("h", [{"func": "f.g", "delay": 60}] * 2)
+    assert [ask("close_group", "h"), ask("close_group", "h", 1)] == ["lacking"] * 2
+
+
+def test_a_group_waits_for_a_failed_member(ask: Ask, store: Store) -> None:
+    ask("make_group", "g")
+    ask("make", "f.g", "[]", 0, "id", "g@g0")
+    ask("close_group", "g")
+    [task] = claim(store).tasks
+    settle(store, Settlement(task.id, task.token, "failed"))
+    told = fields(ask("get_group", "g"))
+    assert (told["state"], told["total"], told["left"], told["failed"]) == ("closed", "1", "1", "1")
+    assert "then" not in told
+
+
+def test_a_group_is_cancelled_a_hundred_at_a_time(ask: Ask, bridge: Bridge) -> None:
+    bridge.make_group("g", [{"func": "f.g", "delay": 60}] * 150)
+    assert [ask("cancel_group", "g") for _ in range(3)] == ["more", "cancelled", "cancelled"]
+    told = fields(ask("get_group", "g"))
+    assert (told["state"], told["cancelled"], told["left"]) == ("cancelled", "150", "0")
+    assert int(told["stopped"]) <= int(told["ended"])
+
+
+def test_where_there_is_no_group_of_that_name(ask: Ask, bridge: Bridge) -> None:
+    for _ in range(2):
+        assert ask("get_group", "g") is None
+        assert [ask("close_group", "g"), ask("cancel_group", "g")] == ["not found"] * 2
+        assert ask("make", "f.g", "[]", 0, "id", "g@g0") == ["no group", "g@g0"]
+        bridge.make_group("other")  # the database has groups then
+    bridge.make_task("f.g", delay=60, id="g@then")
+    assert ask("make_group", "g", "then", "f.g", "[]") == "taken"
+    assert ask("get_group", "g") is None
+
+
+def test_long_arguments_of_a_follow_up_are_in_its_record(ask: Ask, bridge: Bridge) -> None:
+    args = orjson.dumps(["x" * 600]).decode()
+    assert [ask("make_group", "g", "then", "f.g", args) for _ in range(2)] == ["made", "there"]
+    assert ask("make_group", "g", "then", "f.g", args.replace("x", "y")) == "differs"
+    found = bridge.get("g@then")
+    assert found is not None
+    assert (found.args, found.key) == (["x" * 600], b"g@then:?f.g?@")
+
+
+REFUSED_GROUPS = [
+    ((), "write: expirebridge_make_group 1 <prefix> <name> [then"),
+    (("a b",), "group=a b: a group's name has 1 to 100"),
+    (("a@g0",), "group=a@g0: a group's name has"),
+    (("x" * 101,), "a group's name has 1 to 100"),
+    (("g", "then", "f.g"), "write: expirebridge_make_group"),
+    (("g", "then"), "write: expirebridge_make_group"),
+    (("g", "then", "g", "[]"), "func=g: write module.function"),
+    (("g", "then", "f.g", "[1"), "args: not JSON"),
+    (("g", "then", "f.g", "[]", "delay", "@5"), "delay=@5: write milliseconds from"),
+    (("g", "then", "f.g", "[]", "delay", "1d"), "when=1d: write milliseconds"),
+    (("g", "delay", "5"), "delay: it goes with then"),
+    (("g", "on_failed", "stop"), "on_failed=stop: one of wait, run, cancel"),
+    (("g", "close", "1"), "close is no option; there are then, delay, on_failed"),
+]
+
+
+def test_a_bad_group_is_refused_with_the_reason(ask: Ask, client: redis.Redis) -> None:
+    for words, reason in REFUSED_GROUPS:
+        with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID") as refused:
+            ask("make_group", *words)
+        assert reason in str(refused.value)
+    for members in ("many", "-1", "1.5", "100001"):
+        with pytest.raises(redis.ResponseError, match=f"members={members}: write how many it has"):
+            ask("close_group", "g", members)
+    for name in ("close_group", "cancel_group", "get_group"):
+        with pytest.raises(redis.ResponseError, match="a group's name has"):
+            ask(name, "a@b")
+    assert client.dbsize() == 0
+
+
+def test_a_group_of_another_partition_is_refused(ask: Ask, bridge: Bridge) -> None:
+    bridge.create_partitions(4)
+    layout = PartitionLayout("expirebridge", 4)
+    for name in ("a", "b", "c", "d", "e", "f", "g", "h"):
+        mine = layout.partition_of(name)
+        prefixes = [layout.prefix_of(number) for number in range(4)]
+        assert ask("make_group", name, prefix=prefixes[mine]) == "made"
+        assert ask("make", "f.g", "[]", 0, "id", f"{name}@g0", prefix=prefixes[mine])
+        with pytest.raises(redis.ResponseError, match=f"group={name}: it belongs to another part"):
+            ask("make_group", name, prefix=prefixes[mine - 1])
+    assert len(bridge.list_groups().groups) == 8
+    assert {group.total for group in bridge.list_groups().groups} == {1}
+
+
+def test_long_arguments_are_in_the_record(ask: Ask, bridge: Bridge) -> None:
+    args = orjson.dumps(["x" * 600]).decode()
+    assert ask("make", "f.g", args, 60_000, "id", "a")[2] == "a:?f.g?@"
+    assert fields(ask("get", "a"))["args"] == args
+    found = bridge.get("a")
+    assert found is not None
+    assert found.args == ["x" * 600]
+
+
+ARGUMENTS: list[str | bytes] = [
+    "[]", " [1, -2.5, 1e3, 0.5E-3, 0, -0, true, false, null]", '{"a":1}', '{"*":[1],"a":2}', "{}",
+    '["NaN 01 \\" ,99999999999999999999999"]', "[18446744073709551615,-9223372036854775808]",
+    '["\\\\",1]', '["\u00e9\u20ac\U0001f389"]', '["?:{}"]', '{"*":[]}',
+    "[1", "42", '"x"', "", "[NaN]", "[nan]", "[Infinity]", "[01]", "[1.]", "[.5]", "[+1]", "[0x1]",
+    "[18446744073709551616]", "[-9223372036854775809]", "[1,]", '{"*":1}', '{"*":null}',
+    '{"*":false}', '{"*":{"a":1}}', b'["\xff"]', b'["\xed\xa0\x80"]', b'["\xc0\xaf"]', "['a']",
+    '["%s"]' % ("x" * 65_536), "[1e999]", "[-1e999]", '{"*":{}}', '{"*" : { }}',
+    '["a\nb"]', '["\x01"]', '["\x00"]', '{"\t":1}', '["\x7f\\n\\u0001"]', '[\n"a",\t1\r]',
+]  # fmt: skip
+
+
+def test_arguments_are_taken_and_refused_as_python_does(ask: Ask) -> None:
+    for args in ARGUMENTS:
+        encoded = args.encode() if isinstance(args, str) else args
+        try:
+            check_args(encoded)
+        except InvalidTask:
+            with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID args: "):
+                ask("make", "f.g", args, 60_000)
+        else:
+            assert ask("make", "f.g", args, 60_000)[0] == "created", args
+
+
+REFUSED = [
+    (("../f.g", "[]", "1"), "func=../f.g: write module.function"),
+    (("f", "[]", "1"), "func=f: write"),
+    (("a//f.g", "[]", "1"), "func=a//f.g"),
+    (("f.g?", "[]", "1"), "func=f.g?"),
+    (("a/" * 99 + "ff.g", "[]", "1"), "at most 200 bytes"),
+    (("f.g", "[]", "-1"), "when=-1: write milliseconds"),
+    (("f.g", "[]", "1.5"), "when=1.5"),
+    (("f.g", "[]", "4000000000000"), "at most 100 years"),
+    (("f.g", "[]", "1", "id", "a b"), "id=a b: an id has"),
+    (("f.g", "[]", "1", "id", "x" * 129), "an id has 1 to 128"),
+    (("f.g", "[]", "1", "tags", "a ü"), "a tag has"),
+    (("f.g", "[]", "1", "retry", "60"), "retry: write an array of seconds"),
+    (("f.g", "[]", "1", "retry", '["1m"]'), "retry: write an array of seconds"),
+    (("f.g", "[]", "1", "timeout", "0"), "timeout=0: write seconds, above 0"),
+    (("f.g", "[]", "1", "if_exists", "no"), "one of reject, keep, replace, extend"),
+    (("f.g", "[]", "1", "if_exists", "keep"), "if_exists=keep: it goes with an id"),
+    (
+        ("f.g", "[]", "1", "id", "a", "window", "9"),
+        "window: it goes with if_exists keep, and an id",
+    ),
+    (("f.g", "[]", "1", "if_exists", "keep", "window", "9"), "window: it goes with"),
+    (("f.g", "[]", "1", "id", "a", "if_exists", "keep", "window", "0"), "window=0: write seconds"),
+    (("f.g", "[]", "1", "id", "a", "if_exists", "keep", "window", "3601"), "at most 3600"),
+    (("f.g", "[]", "1", "colour", "red"), "colour is no option"),
+    (("f.g", "[]", "1", "id"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),
+    (("f.g", "[]"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),
+]
+
+
+def test_bad_input_is_refused_with_the_reason_and_nothing_is_written(
+    ask: Ask, client: redis.Redis
+) -> None:
+    for words, reason in REFUSED:
+        with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID") as refused:
+            ask("make", *words)
+        assert reason in str(refused.value)
+    assert client.dbsize() == 0
+
+
+def test_a_call_without_the_prefix_is_refused(ask: Ask, client: redis.Redis) -> None:
+    with pytest.raises(redis.ResponseError, match="give one key, the prefix"):
+        ask("get", "a", prefix="a:?f.g?[]")
+
+
+def test_a_newer_format_is_refused(ask: Ask, client: redis.Redis) -> None:
+    client.hset("expirebridge:meta", "format", 2)
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
+        ask("make", "f.g", "[]", 60_000)
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
+        ask("get", "a")
+
+
+def test_a_listener_s_database_is_told_of_a_new_earliest_task(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    """A caller does not say which database it is in; a listener has."""
+    with client.pubsub() as heard:
+        heard.subscribe("expirebridge:doorbell:1")
+        heard.get_message(timeout=5)
+        ask("make", "f.g", "[]", 60_000)  # no listener has ever been here
+        store.run(claiming.heartbeat("me", 10, [], code="c0de"))
+        heard.get_message(timeout=5)  # a listener joined: all beat
+        due = ask("make", "f.g", "[]", 50_000)[3]
+        told = heard.get_message(timeout=5)
+    assert told is not None
+    assert told["data"] == str(due).encode()
+
+
+def test_libraries_of_other_versions_are_replaced_knowingly(
+    store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_functions(client):
+        assert store.run(function_library.load(replace=False)) == Loading(LoadResult.SCRIPTS)
+        assert client.script_exists(function_library.script("make").sha) == [True]
+        return
+    client.function_flush()
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.LOADED)
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.SAME, MINE)
+    assert client.execute_command("FCALL_RO", "expirebridge_version", 0) == MINE.encode()
+    mine = function_library.library_text()
+    other = mine.replace(f"-- version: {MINE}", "-- version: 0.0.9")
+    client.function_load(other, replace=True)
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.REPLACED, "0.0.9")
+    newer = mine.replace(f"-- version: {MINE}", "-- version: 99.0.10")
+    client.function_load(newer, replace=True)
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.NEWER, "99.0.10")
+    assert store.run(function_library.load(replace=True)) == Loading(LoadResult.REPLACED, "99.0.10")
+
+
+def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
+    ask("make", "f.g", "[]", 60_000, "id", "a")
+    with closing(Store(clients.producer_client(url[:-1] + "2"), prefix="expirebridge")) as other:
+        assert other.client.dbsize() == 0
+
+
+# What no function does
+
+LUA = Path(function_library.__file__).parent / "lua"
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
+
+
+def by_hand(client: redis.Redis, name: str, *words: Any) -> Any:
+    """Runs a script that the page's own command puts together."""
+    command = PAGE[PAGE.index("    awk 'function put") :].partition("\n\n")[0]
+    assert command.count("count.lua") == 1
+    command = command.replace("count.lua", f"{name}.lua")
+    script = subprocess.run(  # noqa: S602
+        command, shell=True, cwd=LUA, check=True, capture_output=True, text=True
+    ).stdout
+    if has_functions(client):
+        flags = script.partition("\n")[0].removeprefix("-- flags: ")
+        header = "#!lua" if flags.startswith("(") else f"#!lua flags={flags}"
+        script = f"{header}\n{script}"
+    return client.eval(script, 1, "expirebridge", 1, *words)
+
+
+def test_a_script_that_is_put_together_by_hand_works(bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_task("mail.send", [42], "60s", id="a")
+    bridge.watch("watched", "mail.send", [42], ttl="60s")
+    assert by_hand(client, "put_off", "", 30_000, "a", "nobody") == [1, 5]
+    assert by_hand(client, "beat", "watched") == 1
+    assert by_hand(client, "count", 10_000) == [2, 0, 0, 0, 0, 0, 0, 0, 0]
+    [cursor, looked_at, (id, key, *_), _] = by_hand(client, "list", "pending", "", "", "0", 10, "")
+    assert (cursor, looked_at, id, key) == (b"0", 2, b"watched", b"watched:?mail.send?[42]")
+    assert client.pttl("a:?mail.send?[42]") > 60_000

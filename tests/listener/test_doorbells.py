@@ -1,0 +1,196 @@
+"""What makes a listener look for due tasks: events, the clock, and producers."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
+from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.hooks import Claimed, End, Gap, Started
+from expirebridge.listener.listener import Listener
+from expirebridge.listener.partition import due_timer
+from expirebridge.listener.partition.due_timer import LeadTime
+from expirebridge.listener.server import subscriber
+from expirebridge.listener.server.single_server import SingleServer
+from expirebridge.listener.session import ServerClock
+from expirebridge.settings import Doorbells, Settings
+from tests.kit.servers import AnyServer, hanging
+from tests.kit.steps import found
+from tests.kit.witness import PATIENCE, Witness, listening, logged, registry_of
+
+pytestmark = pytest.mark.servers("oldest")
+
+
+@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS, Doorbells.BOTH])
+async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
+    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+) -> None:
+    witness = Witness()
+    started: list[tuple[str, float]] = []
+
+    async def note() -> None:
+        started.append((current_task().id, time.time() - current_task().due.timestamp()))
+
+    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+        made = [await async_bridge.make_task("test.note", [], 0.02 * n) for n in range(1, 20)]
+        await witness.until_ended(len(made))
+    assert sorted(id for id, _ in started) == sorted(task.id for task in made)
+    assert min(lateness for _, lateness in started) >= 0
+
+
+class FarAhead(LeadTime):
+    """Always a twentieth of a second: each claim comes too early."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.05
+
+    def learn(self, delay: float) -> None: ...
+
+
+async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
+    url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's clock decides, however far ahead the listener asks."""
+    monkeypatch.setattr(due_timer, "LeadTime", FarAhead)
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=Doorbells.CLOCK), witness, note=note):
+        made = [await async_bridge.make_task("test.note", [], 0.4 * n) for n in range(1, 6)]
+        await witness.until_ended(len(made))
+    late = []
+    for task in made:
+        read = await found(async_bridge, task)
+        assert read.started is not None
+        late.append(read.started - task.due)
+    assert min(late) >= timedelta(0)
+    assert sorted(late)[2] < timedelta(seconds=0.2)
+    assert 5 <= sum(claim.count == 0 for claim in witness.seen(Claimed)) < 20
+
+
+async def test_a_producer_rings_a_listener_that_sleeps(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    """Without the doorbell channel the task would wait for the clock's next look, up to 1 s."""
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=settings.url, doorbell=Doorbells.CLOCK), witness, note=note):
+        await async_bridge.make_task("test.note", [], 3600)
+        for _ in range(5):
+            await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended(5)
+    assert sorted(event.lateness for event in witness.seen(Started))[2] < 0.5
+
+
+@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS])
+async def test_a_task_that_is_due_at_once_needs_no_event(
+    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()
+    assert witness.ended()[0].end is End.SUCCEEDED
+
+
+async def test_a_task_that_is_due_at_once_runs_though_the_servers_time_is_not_known_exactly(
+    url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServerClock, "seconds_until", lambda *_: 0.001)
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=Doorbells.EVENTS), witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()  # this one may be found by what is done at the start
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended(2)
+
+
+@pytest.mark.parametrize("kind", ["pubsub", "normal"])
+async def test_it_reconnects_by_itself_and_sweeps_after_the_gap(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, kind: str
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note):
+        await witness.until_hearing()
+        gaps = len(witness.seen(Gap))
+        client.execute_command("CLIENT", "KILL", "TYPE", kind)
+        if kind == "pubsub":
+            await witness.until(lambda: len(witness.seen(Gap)) > gaps)
+        task = await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()
+    assert (await found(async_bridge, task)).state is State.SUCCEEDED
+
+
+async def test_an_ear_that_opens_while_it_reconnects_hears(
+    settings: Settings, client: redis.Redis, shared_server: AnyServer
+) -> None:
+    if not isinstance(shared_server, EmbeddedServer):
+        pytest.skip("a container cannot be stopped like this")
+    client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
+    witness = Witness()
+    async with listening(replace(settings, lease=600.0), witness) as listener:
+        assert isinstance(listener._servers, SingleServer)
+        node = listener._servers.node
+        before = node.subscriber._channels
+        client.client_kill_filter(_type="pubsub")
+        with hanging(shared_server):
+            async with asyncio.timeout(PATIENCE):
+                while node.subscriber._channels is before:  # noqa: ASYNC110 - nothing signals it
+                    await asyncio.sleep(0.01)
+            node._event_demand.want("the test", True)
+            await asyncio.sleep(0)
+            assert not witness.seen(Gap)
+        await witness.until_hearing()
+
+
+async def test_a_listener_outlives_a_subscription_that_breaks_while_it_changes(
+    settings: Settings, client: redis.Redis
+) -> None:
+    """At whichever step of the event loop: its end may be read while the change is being sent."""
+    client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
+    witness = Witness()
+    async with listening(replace(settings, lease=600.0), witness) as listener:
+        assert isinstance(listener._servers, SingleServer)
+        node = listener._servers.node
+        for steps in range(8):
+            async with asyncio.timeout(PATIENCE):
+                while node.subscriber._pubsub is None:  # noqa: ASYNC110 - nothing signals it
+                    await asyncio.sleep(0.01)
+            client.client_kill_filter(_type="pubsub")
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            node._event_demand.want("the test", not node._event_demand.open)
+            await asyncio.sleep(0.01)
+        if not node._event_demand.open:
+            node._event_demand.want("the test", True)
+        await witness.until_hearing()
+
+
+async def test_a_subscription_that_is_not_answered_is_told_of(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber, "FRESH", 0.05)  # the second ping comes after a second
+    async with listening(Settings(url=url)):
+        await logged("no answer to a ping for 0.05 s", caplog)
+
+
+async def test_events_alone_are_refused_where_there_are_none(url: str, client: redis.Redis) -> None:
+    client.config_set("notify-keyspace-events", "")
+    with pytest.raises(ServerUnsuitable, match="CONFIG SET notify-keyspace-events Exg"):
+        await Listener(Settings(url=url, doorbell=Doorbells.EVENTS), registry_of()).run()
