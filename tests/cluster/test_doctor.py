@@ -78,11 +78,13 @@ def tags_at(cluster: Cluster, node: EmbeddedServer) -> set[str]:
 @contextmanager
 def away(cluster: Cluster, node: EmbeddedServer) -> Iterator[None]:
     """While the block runs, a node and its replica hang."""
-    with ExitStack() as stack:
-        for one in (cluster.replica_of(node), node):
-            stack.enter_context(hanging(one))
-        yield
-    cluster.until_well()
+    try:
+        with ExitStack() as stack:
+            for one in (cluster.replica_of(node), node):
+                stack.enter_context(hanging(one))
+            yield
+    finally:
+        cluster.until_well()
 
 
 @contextmanager
@@ -92,9 +94,11 @@ def dead(cluster: Cluster, node: EmbeddedServer) -> Iterator[None]:
     replica = cluster.replica_of(node)
     cluster.kill(replica)
     cluster.kill(node)
-    yield
-    replica.start()
-    cluster.restart(node)
+    try:
+        yield
+    finally:
+        replica.start()
+        cluster.restart(node)
 
 
 @contextmanager
@@ -103,9 +107,11 @@ def login(cluster: Cluster, *rules: str) -> Iterator[str]:
     words = ("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all", *rules)
     for node in cluster.nodes:
         cluster.ask(node, *words)
-    yield cluster.url.replace("://", "://limited:secret@")
-    for node in cluster.nodes:
-        cluster.ask(node, "ACL", "DELUSER", "limited")
+    try:
+        yield cluster.url.replace("://", "://limited:secret@")
+    finally:
+        for node in cluster.nodes:
+            cluster.ask(node, "ACL", "DELUSER", "limited")
 
 
 def is_followed(cluster: Cluster) -> bool:

@@ -64,11 +64,13 @@ def unavailable(cluster: Cluster) -> Iterator[set[int]]:
         if cluster.primary_of(cluster.slot_of(LAYOUT.prefix_of(number))) is node
     }
     assert 0 < len(numbers) < LAYOUT.count
-    with ExitStack() as stack:
-        for one in (cluster.replica_of(node), node):
-            stack.enter_context(hanging(one))
-        yield numbers
-    cluster.until_well()
+    try:
+        with ExitStack() as stack:
+            for one in (cluster.replica_of(node), node):
+                stack.enter_context(hanging(one))
+            yield numbers
+    finally:
+        cluster.until_well()
 
 
 @pytest.fixture(params=[Bridge, AsyncBridge])

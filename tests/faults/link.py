@@ -36,8 +36,10 @@ class Link(Forwarder):
     def partitioned(self) -> Iterator[None]:
         """Let nothing pass while the block runs; what was sent then arrives afterwards."""
         self._do(self._passable.clear)
-        yield
-        self._do(self._passable.set)
+        try:
+            yield
+        finally:
+            self._do(self._passable.set)
 
     def half_open(self) -> None:
         """Let nothing pass the connections that there are, ever again; neither side notices."""

@@ -21,9 +21,11 @@ def filled(engine: Engine, task: Table, rows: list[dict[str, Any]], **more: Any)
         if engine.dialect.name != "sqlite":
             verb = "ANALYZE" if engine.dialect.name == "postgresql" else "ANALYZE TABLE"
             connection.execute(text(f"{verb} {task.name}"))
-    yield
-    with engine.begin() as connection:
-        connection.execute(task.delete())
+    try:
+        yield
+    finally:
+        with engine.begin() as connection:
+            connection.execute(task.delete())
 
 
 @contextmanager

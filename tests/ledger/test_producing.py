@@ -46,8 +46,10 @@ def by_session(engine: Engine) -> Iterator[Session]:
 @contextmanager
 def by_scoped_session(engine: Engine) -> Iterator[scoped_session[Session]]:
     session = scoped_session(sessionmaker(engine))
-    yield session
-    session.remove()
+    try:
+        yield session
+    finally:
+        session.remove()
 
 
 @contextmanager
@@ -59,9 +61,11 @@ def by_connection(engine: Engine) -> Iterator[Any]:
 @contextmanager
 def by_driver(engine: Engine) -> Iterator[Any]:
     connection = driver_connection(engine.url)
-    yield connection
-    connection.rollback()
-    connection.close()
+    try:
+        yield connection
+    finally:
+        connection.rollback()
+        connection.close()
 
 
 WAYS = [by_session, by_scoped_session, by_connection, by_driver]

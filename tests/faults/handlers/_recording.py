@@ -32,4 +32,5 @@ def recorded() -> Iterator[Task]:
     except BaseException as error:
         WRITER.write(Ended(id=task.id, run=run, how="raised", error=str(error)))
         raise
-    WRITER.write(Ended(id=task.id, run=run, how="returned"))
+    else:
+        WRITER.write(Ended(id=task.id, run=run, how="returned"))
