@@ -1,7 +1,7 @@
 """What is typed wrong: the command says what was wrong, where, and what to type instead."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -139,39 +139,45 @@ def options_of(command: Any) -> list[str]:
     return [option for one in command.params for option in one.opts if option.startswith("--")]
 
 
-@pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
-def test_each_misspelt_option_leads_to_the_right_one(path: str, command: Any) -> None:
-    for option in options_of(command):
+def misspelt_options(command: Any) -> Iterator[tuple[str, str]]:
+    """Each option of a command with a wrong spelling of it."""
+    options = options_of(command)
+    for option in options:
         for wrong in {f"{option}x", option[:4] + option[5:], f"{option}s"}:
-            if wrong in options_of(command) or len(wrong) < 5:
+            if wrong not in options and len(wrong) >= 5:
+                yield option, wrong
+
+
+def test_each_misspelt_option_leads_to_the_right_one() -> None:
+    for path, command in commands():
+        for option, wrong in misspelt_options(command):
+            assert option in parse_error([*path.split(), wrong], "No such option"), (path, wrong)
+
+
+def test_an_unknown_option_leads_to_all_that_there_are() -> None:
+    for path, command in commands():
+        said = parse_error([*path.split(), "--frobnicate"], "No such option")
+        assert [option for option in options_of(command) if option not in said] == [], path
+
+
+def test_each_misspelt_command_leads_to_the_right_one() -> None:
+    known = dict(commands())
+    for path in known:
+        *group, word = path.split()
+        for wrong in {f"{word}x", word[:-2] + word[-1] + word[-2], word.replace("-", "_")} - {word}:
+            if " ".join([*group, wrong]) in known or len(word) < 4:
                 continue
-            with pytest.raises(Exception, match="No such option") as caught:
-                parse_from_root([*path.split(), wrong])
-            assert option in str(caught.value), wrong
+            said = parse_error([*group, wrong], "No such command")
+            assert f"`expirebridge {path}`" in said, wrong
 
 
-@pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
-def test_an_unknown_option_leads_to_all_that_there_are(path: str, command: Any) -> None:
-    with pytest.raises(Exception, match="No such option") as caught:
-        parse_from_root([*path.split(), "--frobnicate"])
-    for option in options_of(command):
-        assert option in str(caught.value)
-
-
-@pytest.mark.parametrize("path", [path for path, _ in commands()])
-def test_each_misspelt_command_leads_to_the_right_one(path: str) -> None:
-    *group, word = path.split()
-    for wrong in {f"{word}x", word[:-2] + word[-1] + word[-2], word.replace("-", "_")} - {word}:
-        if f"{' '.join([*group, wrong])}" in dict(commands()) or len(word) < 4:
-            continue
-        with pytest.raises(Exception, match="No such command") as caught:
-            parse_from_root([*group, wrong])
-        assert f"`expirebridge {path}`" in str(caught.value), wrong
-
-
-def parse_from_root(words: list[str]) -> None:
-    with ROOT_COMMAND.make_context("expirebridge", list(words)) as context:
+def parse_error(words: list[str], match: str) -> str:
+    with (
+        pytest.raises(Exception, match=match) as caught,
+        ROOT_COMMAND.make_context("expirebridge", list(words)) as context,
+    ):
         ROOT_COMMAND.invoke(context)
+    return str(caught.value)
 
 
 def test_a_change_that_was_not_made_says_why(url: str, bridge: Bridge) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 
@@ -58,18 +56,19 @@ def _fault_of(target: Path, anchor: str) -> str | None:
 PAGES: Final = sorted(_pages())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=map(_name, PAGES))
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def _wrong_links(page: Path) -> Iterator[str]:
     text = _CODE.sub("", page.read_text(encoding="utf-8"))
-    faults = []
     for link in (one or other for one, other in _LINK.findall(text)):
         if re.match(r"\w+:", link):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         if fault := _fault_of(target, anchor):
-            faults.append(f"{link}: {fault}")
-    assert faults == []
+            yield f"{_name(page)}: {link}: {fault}"
+
+
+def test_the_links_of_a_page_lead_somewhere() -> None:
+    assert [fault for page in PAGES for fault in _wrong_links(page)] == []
 
 
 def test_pages_that_source_files_name_exist() -> None:

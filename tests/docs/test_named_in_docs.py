@@ -4,8 +4,6 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
-
 import expirebridge
 from tests.kit.processes import ROOT
 
@@ -31,11 +29,12 @@ def is_there(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_names_is_there(page: Path) -> None:
+def test_what_a_page_names_is_there() -> None:
+    named = {(name, page) for page in PAGES for name in NAME.findall(page.read_text())}
     # Without a module behind it, the name is that of the fixture, of a log's field or the like.
-    named = {name for name in NAME.findall(page.read_text()) if name.split(".")[1] in MODULES}
-    assert {name for name in named if not is_there(name)} == set()
+    modules = {name for name, _ in named if name.split(".")[1] in MODULES}
+    missing = {name for name in modules if not is_there(name)}
+    assert {(name, str(page)) for name, page in named if name in missing} == set()
 
 
 def test_what_is_not_there_would_be_seen() -> None:

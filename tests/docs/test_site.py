@@ -12,10 +12,28 @@ from expirebridge import Bridge
 from website import api, check, contents, descriptions, llms, pages
 
 DOCS: Final = pages.ROOT / "docs"
-REPOSITORY: Final = pages.collect()
-REFERENCE: Final = api.reference()
-NAVIGATION: Final = contents.in_english(REPOSITORY, REFERENCE)
-EVERYTHING: Final = REPOSITORY | REFERENCE
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    """The pages of the API reference."""
+    return api.reference()
+
+
+@pytest.fixture(scope="module")
+def repository() -> dict[str, str]:
+    """The pages that are files here."""
+    return pages.collect()
+
+
+@pytest.fixture(scope="module")
+def everything(repository: dict[str, str], reference: dict[str, str]) -> dict[str, str]:
+    return repository | reference
+
+
+@pytest.fixture(scope="module")
+def navigation(repository: dict[str, str], reference: dict[str, str]) -> contents.Navigation:
+    return contents.in_english(repository, reference)
 
 
 def places(navigation: contents.Navigation) -> list[str]:
@@ -31,17 +49,21 @@ def write(root: Path, **files: str) -> None:
         (root / f"{name}.md").write_text(text)
 
 
-def test_every_page_is_in_the_navigation_once() -> None:
+def test_every_page_is_in_the_navigation_once(
+    navigation: contents.Navigation, reference: dict[str, str]
+) -> None:
     files = {file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")}
     english = {f"docs/{file}" for file in files if not file.startswith(pages.CHINESE)}
-    listed = places(NAVIGATION)
+    listed = places(navigation)
     assert {pages.place_of(file) for file in english} <= {*listed}
-    assert {"index.md", "changelog.md", "contributing.md", *REFERENCE} <= {*listed}
+    assert {"index.md", "changelog.md", "contributing.md", *reference} <= {*listed}
     assert len(listed) == len({*listed})
 
 
-def test_the_order_is_that_of_the_index() -> None:
-    sections = [one.title for one in NAVIGATION if isinstance(one, contents.Section)]
+def test_the_order_is_that_of_the_index(
+    navigation: contents.Navigation, reference: dict[str, str]
+) -> None:
+    sections = [one.title for one in navigation if isinstance(one, contents.Section)]
     assert sections[:6] == [
         "Tutorial",
         "How to",
@@ -50,10 +72,10 @@ def test_the_order_is_that_of_the_index() -> None:
         "Internals",
         "Project",
     ]
-    listed = places(NAVIGATION)
+    listed = places(navigation)
     assert listed[2] == "tutorial/first-task.md"
     after = listed.index("reference/python-api.md") + 1
-    assert listed[after : after + len(REFERENCE)] == [*REFERENCE]
+    assert listed[after : after + len(reference)] == [*reference]
     assert listed.index("adr/index.md") + 1 == listed.index("adr/0001-lean-records.md")
 
 
@@ -114,23 +136,23 @@ def test_a_linked_file_is_shown_whole(tmp_path: Path) -> None:
     assert "## folder/two.sh\n\n````bash\necho 2\n````\n" in found["source/folder.md"]
 
 
-def test_the_reference_has_every_public_name() -> None:
+def test_the_reference_has_every_public_name(reference: dict[str, str]) -> None:
     for name, place in api.MODULES.items():
         for public in importlib.import_module(name).__all__:
-            assert f"\n## {public} {{#{public}}}\n" in REFERENCE[place]
-    page = REFERENCE["reference/api/expirebridge.md"]
+            assert f"\n## {public} {{#{public}}}\n" in reference[place]
+    page = reference["reference/api/expirebridge.md"]
     for method in (one for one in vars(Bridge) if not one.startswith("_")):
         assert page.count(f"\n### {method} {{#Bridge.{method}}}\n") == 1
     assert inspect.getdoc(Bridge.make_task).splitlines()[-1] in page  # type: ignore[union-attr]
 
 
-def test_the_reference_has_signatures_fields_and_members() -> None:
-    page = REFERENCE["reference/api/expirebridge.md"]
+def test_the_reference_has_signatures_fields_and_members(reference: dict[str, str]) -> None:
+    page = reference["reference/api/expirebridge.md"]
     assert "\nclass Spread(over: float | timedelta | str)\n" in page
     assert "\ndef put_off(id: str, by: float | timedelta | str) -> Change\n" in page
     assert "\n    misfire: Literal['run', 'skip'] | Spread | None = None,\n" in page
     assert not any(
-        re.search(r"Union\[|Optional\[|NoneType|~[A-Z]", one) for one in REFERENCE.values()
+        re.search(r"Union\[|Optional\[|NoneType|~[A-Z]", one) for one in reference.values()
     )
     assert "\n    if_exists: Literal['reject', 'keep', 'replace', 'extend'] = 'reject',\n" in page
     assert "\n- `func`: The handler: `module.function`" in page
@@ -139,9 +161,9 @@ def test_the_reference_has_signatures_fields_and_members() -> None:
     assert "\nasync def aclose() -> None\n" in page
 
 
-def test_the_reference_links_names_and_pages() -> None:
-    assert "[`Bridge.weight`](expirebridge.md#Bridge.weight)" in "".join(REFERENCE.values())
-    assert "[docs/how-to/test.md](../../how-to/test.md)" in REFERENCE["reference/api/testing.md"]
+def test_the_reference_links_names_and_pages(reference: dict[str, str]) -> None:
+    assert "[`Bridge.weight`](expirebridge.md#Bridge.weight)" in "".join(reference.values())
+    assert "[docs/how-to/test.md](../../how-to/test.md)" in reference["reference/api/testing.md"]
 
 
 def test_a_docstring_can_name_a_section(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,21 +178,25 @@ def test_a_name_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch)
         api.reference()
 
 
-def test_programs_find_each_page_and_what_it_is_about() -> None:
-    listed = llms.listed(EVERYTHING, NAVIGATION)
+def test_programs_find_each_page_and_what_it_is_about(
+    everything: dict[str, str], navigation: contents.Navigation
+) -> None:
+    listed = llms.listed(everything, navigation)
     assert listed.startswith("# expirebridge\n\n> expirebridge runs tasks at a later time: ")
     assert (
         "\n## Tutorial\n\n- [Your first task](tutorial/first-task.md): You make a task, " in listed
     )
-    assert all(f"]({place})" in listed for place in places(NAVIGATION))
-    full = llms.in_full(EVERYTHING, NAVIGATION)
-    assert all(f"<!-- {place} -->\n\n{EVERYTHING[place]}" in full for place in places(NAVIGATION))
+    assert all(f"]({place})" in listed for place in places(navigation))
+    full = llms.in_full(everything, navigation)
+    assert all(f"<!-- {place} -->\n\n{everything[place]}" in full for place in places(navigation))
 
 
-def test_every_page_but_decisions_says_what_it_is_about() -> None:
-    about = descriptions.of_pages(EVERYTHING)
-    silent = {place for place in places(NAVIGATION) if not about[place]}
-    assert silent == {place for place in places(NAVIGATION) if place.startswith("adr/0")}
+def test_every_page_but_decisions_says_what_it_is_about(
+    everything: dict[str, str], navigation: contents.Navigation
+) -> None:
+    about = descriptions.of_pages(everything)
+    silent = {place for place in places(navigation) if not about[place]}
+    assert silent == {place for place in places(navigation) if place.startswith("adr/0")}
     for place, said in about.items():
         assert not said or said.endswith((".", "。")), place
     assert about["reference/states.md"].startswith("What each operation does in each state; ")

@@ -19,14 +19,19 @@ NOTHING = 0.02
 """Seconds below which a ratio says nothing. To read a text from each of its places takes more."""
 QUICK = ("a line and a short one", "digits and a letter", "a path")
 
-CALLED: dict[str, tuple[str, Recipe]] = {
-    **{name: (script_loader.load(name).plain.text, recipe) for name, recipe in RECIPES.items()},
-    **{
-        f"function {name}": (function_library.script(name).text, recipe)
-        for name, recipe in FUNCTIONS.items()
-    },
+CALLED: dict[str, Recipe] = {
+    **RECIPES,
+    **{f"function {name}": recipe for name, recipe in FUNCTIONS.items()},
 }
-"""For each script, its text and its calls."""
+"""For each script, its calls."""
+
+
+def text_of(name: str) -> str:
+    """The text of a script, by its name above."""
+    kind, _, function = name.partition(" ")
+    return (
+        function_library.script(function).text if function else script_loader.load(kind).plain.text
+    )
 
 
 def test_every_script_and_every_function_is_called() -> None:
@@ -50,7 +55,7 @@ def call(client: redis.Redis, script: str, arguments: Arguments) -> None:
 
 def measure(client: redis.Redis, name: str, shape: str, length: int) -> list[float]:
     """How many seconds of the processor each call of a script takes, where all texts are long."""
-    script, recipe = CALLED[name]
+    script, recipe = text_of(name), CALLED[name]
     text, took = foreign_texts.text_of(shape, length), list[float]()
     foreign_texts.prepare(client, text, MOVING.get(name, ""))
     for arguments in recipe(text):
@@ -105,7 +110,7 @@ PLACES = [
 def test_no_number_that_another_client_wrote_makes_a_script_fail(
     client: redis.Redis, name: str
 ) -> None:
-    script, recipe = CALLED[name]
+    script, recipe = text_of(name), CALLED[name]
     for number, score, timer in PLACES:
         for arguments in recipe(number.encode()):
             foreign_texts.prepare(client, number.encode(), MOVING.get(name, ""), score, timer)

@@ -4,11 +4,10 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from itertools import takewhile
 from pathlib import Path
-
-import pytest
 
 import expirebridge
 from expirebridge.producer.operations import Operations
@@ -41,7 +40,6 @@ LAYERS = [
     {"errors", "settings", "hooks", "events", "model"},
 ]
 TESTS = Path(__file__).parents[1]
-TEST_MODULES = sorted(TESTS.rglob("test_*.py"))
 FACES, VALUES = LAYERS[0], LAYERS[-1]
 LONGEST_FILE, LONGEST_FUNCTION = 500, 40
 """Lines. In the listener a function's parameters and docstring count, too."""
@@ -82,16 +80,25 @@ def own_part(path: Path) -> str:
     return part_of(".".join(path.relative_to(PACKAGE).with_suffix("").parts))
 
 
-def imported_names(path: Path) -> Iterator[str]:
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All of a file, parsed once for all tests here."""
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+@cache
+def imported_names(path: Path) -> list[str]:
     """Every module that a file may import, wherever in it the import stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found = list[str]()
+    for node in nodes_of(path):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name for alias in names)
+                found += [alias.name for alias in names]
             case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield from (f"{module}.{alias.name}" for alias in names)
+                found += [f"{module}.{alias.name}" for alias in names]
             case ast.ImportFrom():
                 raise AssertionError(f"{path}: relative imports are not read here")
+    return found
 
 
 def imported_parts(path: Path) -> set[str]:
@@ -109,14 +116,17 @@ def test_the_package_is_read() -> None:
     assert "errors" in imported_parts(PACKAGE / "model" / "policies.py")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_from_its_own_layer_or_below(path: Path) -> None:
-    part = own_part(path)
-    if path == LISTENER:
-        return
+def test_a_module_imports_only_from_its_own_layer_or_below() -> None:
+    modules = {path: imported_parts(path) for path in MODULES if path != LISTENER}
     # A name that belongs to no layer would be a new module, or a public name of the package.
-    assert {part, *imported_parts(path)} <= set().union(*LAYERS)
-    above = {other for other in imported_parts(path) if layer_of(other) < layer_of(part)}
+    parts = {own_part(path) for path in modules}.union(*modules.values())
+    assert parts <= set().union(*LAYERS)
+    above = {
+        f"{path.relative_to(PACKAGE)}: {other}"
+        for path, imported in modules.items()
+        for other in imported
+        if layer_of(other) < layer_of(own_part(path))
+    }
     assert above == set()
 
 
@@ -153,7 +163,7 @@ def test_contributing_shows_these_layers() -> None:
 
 
 def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -194,10 +204,7 @@ def test_nothing_in_the_listener_is_long() -> None:
 
 def test_a_class_name_stands_for_one_class() -> None:
     names = Counter(
-        node.name
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
+        node.name for path in MODULES for node in nodes_of(path) if isinstance(node, ast.ClassDef)
     )
     assert {name for name, count in names.items() if count > 1} - DJANGOS == set()
 
@@ -209,10 +216,15 @@ def test_a_module_name_stands_at_most_twice() -> None:
 
 def test_no_test_module_imports_from_another() -> None:
     """What two of them need is in tests/kit, or in a module beside them."""
-    assert Path(__file__) in TEST_MODULES
-    for path in TEST_MODULES:
-        parts = {part for name in imported_names(path) for part in name.split(".")}
-        assert not {part for part in parts if part.startswith(("test_", "conftest"))}, path
+    statement = re.compile(r"^ *(?:from|import) [^\n(]+(?:\([^)]*\))?", re.MULTILINE)
+    modules = [*TESTS.rglob("test_*.py")]
+    assert Path(__file__) in modules
+    assert {
+        (path.name, name)
+        for path in modules
+        for imports in statement.findall(path.read_text(encoding="utf-8"))
+        for name in re.findall(r"\b(?:test_|conftest)\w*", imports)
+    } == set()
 
 
 def test_the_core_never_imports_its_faces() -> None:
@@ -236,9 +248,8 @@ def test_a_face_asks_the_operations_for_what_they_can_do() -> None:
         f"{path.relative_to(PACKAGE)}: {node.value.id}.{node.attr}"
         for path in MODULES
         if own_part(path) in FACES
-        for tree in [ast.parse(path.read_text(encoding="utf-8"))]
-        for commands in [imported_from(tree, "expirebridge.store.commands")]
-        for node in ast.walk(tree)
+        for commands in [imported_from(path, "expirebridge.store.commands")]
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in commands
@@ -247,11 +258,11 @@ def test_a_face_asks_the_operations_for_what_they_can_do() -> None:
     assert around == []
 
 
-def imported_from(tree: ast.AST, module: str) -> set[str]:
+def imported_from(path: Path, module: str) -> set[str]:
     """The names under which a file uses what it imports from this package."""
     return {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and node.module == module
         for alias in node.names
     }

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def words_in(parts: Iterable[str]) -> set[str]:
     return set(re.findall(r"\w+", " ".join(parts)))
 
 
+@cache
 def defined_in(include: str) -> set[str]:
     """The names that a shared file offers."""
     text = TEXTS[f"include/{include}"]
@@ -57,78 +59,93 @@ def test_every_script_is_called_and_every_call_has_its_script() -> None:
     assert sorted(set(re.findall(r'\bscript\(\s*"(\w+)"', source))) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_loads_with_nothing_left_to_include(name: str) -> None:
-    script = script_loader.load(name)
-    assert script.name == name
-    for source in (script.headed, script.plain):
-        assert "-- include" not in source.text
-        assert source.sha == hashlib.sha1(source.text.encode()).hexdigest()  # noqa: S324
-    assert script_loader.load(name) is script
+def test_a_script_loads_with_nothing_left_to_include() -> None:
+    for name in NAMES:
+        script = script_loader.load(name)
+        assert script.name == name
+        for source in (script.headed, script.plain):
+            assert "-- include" not in source.text, name
+            assert source.sha == hashlib.sha1(source.text.encode()).hexdigest()  # noqa: S324
+        assert script_loader.load(name) is script
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_is_headed_for_servers_that_know_headers(name: str) -> None:
-    script = script_loader.load(name)
-    header, _, body = script.headed.text.partition("\n")
-    assert header in {"#!lua", "#!lua flags=allow-oom", "#!lua flags=no-writes"}
-    assert body == script.plain.text
-    assert not script.plain.text.startswith("#!")
+def test_a_script_is_headed_for_servers_that_know_headers() -> None:
+    for name in NAMES:
+        script = script_loader.load(name)
+        header, _, body = script.headed.text.partition("\n")
+        assert header in {"#!lua", "#!lua flags=allow-oom", "#!lua flags=no-writes"}, name
+        assert body == script.plain.text
+        assert not script.plain.text.startswith("#!")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_begins_with_its_flags_and_says_what_it_takes_and_returns(name: str) -> None:
-    flags, purpose, *rest = opening_of(TEXTS[name])
-    assert re.fullmatch(r"-- flags: (allow-oom|no-writes|\(none: .+\))", flags)
-    assert re.match(r"-- [A-Z].*", purpose)
-    for word in ("KEYS[1]  prefix", "ARGV     1 database", "returns  "):
-        assert [line for line in rest if line.startswith(f"-- {word}")], word
+def missing_in_opening(text: str) -> list[str]:
+    """What the comment with which a script opens does not say."""
+    flags, purpose, *rest = opening_of(text)
+    takes_and_returns = ("-- KEYS[1]  prefix", "-- ARGV     1 database", "-- returns  ")
+    missing = [word for word in takes_and_returns if not any(one.startswith(word) for one in rest)]
+    if not re.fullmatch(r"-- flags: (allow-oom|no-writes|\(none: .+\))", flags):
+        missing.append("flags")
+    if not re.match(r"-- [A-Z].*", purpose):
+        missing.append("purpose")
+    return missing
 
 
-@pytest.mark.parametrize(
-    "name", ["beat", "claim", "settle", "cancel", "run_now", "heartbeat", "sweep"]
-)
-def test_finished_work_can_be_recorded_when_memory_is_full(name: str) -> None:
-    assert script_loader.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
+def test_a_script_begins_with_its_flags_and_says_what_it_takes_and_returns() -> None:
+    faults = {name: missing for name in NAMES if (missing := missing_in_opening(TEXTS[name]))}
+    assert faults == {}
 
 
-@pytest.mark.parametrize("name", ["make", "reschedule", "put_off", "pause", "resume", "edit"])
-def test_new_work_is_refused_when_memory_is_full(name: str) -> None:
-    assert script_loader.load(name).headed.text.startswith("#!lua\n")
+def headers_of(*names: str) -> set[str]:
+    return {script_loader.load(name).headed.text.partition("\n")[0] for name in names}
 
 
-@pytest.mark.parametrize("name", ["get", "list", "count"])
-def test_what_only_looks_writes_nothing(name: str) -> None:
-    script = script_loader.load(name)
-    assert script.headed.text.startswith("#!lua flags=no-writes\n")
+def test_finished_work_can_be_recorded_when_memory_is_full() -> None:
+    names = ("beat", "claim", "settle", "cancel", "run_now", "heartbeat", "sweep")
+    assert headers_of(*names) == {"#!lua flags=allow-oom"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_names_no_key_but_by_the_shared_functions(name: str) -> None:
+def test_new_work_is_refused_when_memory_is_full() -> None:
+    names = ("make", "reschedule", "put_off", "pause", "resume", "edit")
+    assert headers_of(*names) == {"#!lua"}
+
+
+def test_what_only_looks_writes_nothing() -> None:
+    assert headers_of("get", "list", "count") == {"#!lua flags=no-writes"}
+
+
+def test_a_script_names_no_key_but_by_the_shared_functions() -> None:
     # One module holds all names; a literal here would miss the prefix and its hash tag.
-    assert "expirebridge:" not in TEXTS[name]
-    assert "KEYS[1]" not in "\n".join(TEXTS[name].split("\n")[len(opening_of(TEXTS[name])) :])
+    assert [name for name in NAMES if "expirebridge:" in TEXTS[name]] == []
+    bodies = {
+        name: "\n".join(TEXTS[name].split("\n")[len(opening_of(TEXTS[name])) :]) for name in NAMES
+    }
+    assert [name for name, body in bodies.items() if "KEYS[1]" in body] == []
 
 
-@pytest.mark.parametrize("file", sorted({*TEXTS} - {"include/names", "include/ring"}))
-def test_names_are_built_where_all_keys_are_or_the_channel_is(file: str) -> None:
-    assert "prefix" not in words_in([re.sub("--.*", "", TEXTS[file])])
+def test_names_are_built_where_all_keys_are_or_the_channel_is() -> None:
+    assert {file for file in TEXTS if "prefix" in words_in([without_comments(file)])} == {
+        "include/names",
+        "include/ring",
+    }
 
 
-@pytest.mark.parametrize("name", INCLUDES)
-def test_a_shared_file_is_described_and_included_somewhere(name: str) -> None:
-    text = re.sub("^(-- include .+\n)+\n", "", TEXTS[f"include/{name}"])
-    assert opening_of(text)
-    assert any(name in included_in(other) for other in TEXTS.values())
+def test_a_shared_file_is_described_and_included_somewhere() -> None:
+    included = {name for text in TEXTS.values() for name in included_in(text)}
+    assert included == {*INCLUDES}
+    for name in INCLUDES:
+        assert opening_of(re.sub("^(-- include .+\n)+\n", "", TEXTS[f"include/{name}"])), name
 
 
-@pytest.mark.parametrize("file", TEXTS)
-def test_a_file_includes_just_what_it_uses_itself(file: str) -> None:
-    included = included_in(TEXTS[file])
-    assert len(included) == len(set(included))
-    # To include `format` is to use it: it refuses what a newer version wrote.
-    assert set(included) - needed_by(TEXTS[file]) <= {"format"}
-    assert needed_by(TEXTS[file]) - set(included) - {file.removeprefix("include/")} == set()
+def test_a_file_includes_just_what_it_uses_itself() -> None:
+    unused, missing = dict[str, set[str]](), dict[str, set[str]]()
+    for file, text in TEXTS.items():
+        included, needed = included_in(text), needed_by(text)
+        assert len(included) == len(set(included)), file
+        # To include `format` is to use it: it refuses what a newer version wrote.
+        unused[file] = {*included} - needed - {"format"}
+        missing[file] = needed - {*included, file.removeprefix("include/")}
+    assert {file: names for file, names in unused.items() if names} == {}
+    assert {file: names for file, names in missing.items() if names} == {}
 
 
 @pytest.fixture
@@ -167,12 +184,14 @@ def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) ->
         script_loader.load("row")
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"leave", "find_refused", "read_run_id"}))
-def test_a_script_that_reads_or_writes_tasks_refuses_those_of_a_newer_version(name: str) -> None:
-    assert (
-        script_loader.load(name).plain.text.count("return redis.error_reply('EXPIREBRIDGE_FORMAT")
-        == 1
-    )
+def test_a_script_that_reads_or_writes_tasks_refuses_those_of_a_newer_version() -> None:
+    refusals = {
+        name: script_loader.load(name).plain.text.count(
+            "return redis.error_reply('EXPIREBRIDGE_FORMAT"
+        )
+        for name in {*NAMES} - {"leave", "find_refused", "read_run_id"}
+    }
+    assert {name: count for name, count in refusals.items() if count != 1} == {}
 
 
 def test_a_script_that_does_not_exist_is_not_found() -> None:
@@ -222,20 +241,20 @@ def test_a_script_that_cannot_be_taken_apart_is_refused() -> None:
         prune("(redis or 1).call('TIME')\n")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not(name: str) -> None:
-    body = script_loader.load(name).plain.text
-    code = re.sub(r"--.*", "", body)
-    included = "".join(
-        (LUA / "include" / f"{include}.lua").read_text(encoding="utf-8") for include in INCLUDES
-    )
+def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not() -> None:
+    included = "".join(TEXTS[f"include/{name}"] for name in INCLUDES)
     shared = set(re.findall(r"^local function (\w+)", included, re.MULTILINE))
-    functions = re.findall(r"^local function (\w+)", code, re.MULTILINE)
-    others = re.findall(r"^ *local (\w+) =", code, re.MULTILINE)
-    words = re.findall(r"\w+", re.sub(r"'[^'\n]*'", "", code))
-    fields = set(re.findall(r"\w\.(\w+)", code))
-    assert shared & set(words) <= {*fields, *functions, *others}
-    assert [each for each in functions if words.count(each) < 2] == []
+    missing, unused = dict[str, set[str]](), dict[str, list[str]]()
+    for name in NAMES:
+        code = re.sub(r"--.*", "", script_loader.load(name).plain.text)
+        functions = re.findall(r"^local function (\w+)", code, re.MULTILINE)
+        others = re.findall(r"^ *local (\w+) =", code, re.MULTILINE)
+        words = re.findall(r"\w+", re.sub(r"'[^'\n]*'", "", code))
+        fields = set(re.findall(r"\w\.(\w+)", code))
+        missing[name] = shared & set(words) - {*fields, *functions, *others}
+        unused[name] = [each for each in functions if words.count(each) < 2]
+    assert {name: names for name, names in missing.items() if names} == {}
+    assert {name: names for name, names in unused.items() if names} == {}
 
 
 # Who takes an id out of a state's set, or deletes its record, takes the task out of its lanes; but
@@ -294,7 +313,8 @@ def test_only_these_files_change_the_sets_of_states() -> None:
     assert writers == {file for file, _ in KEEP_LANES} | ONLY_ADD | others
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_that_can_free_a_slot_grants_it_in_the_end(name: str) -> None:
-    body = script_loader.load(name).plain.text
-    assert ("append(gone." in body) <= ("serve_freed()" in body)
+def test_a_script_that_can_free_a_slot_grants_it_in_the_end() -> None:
+    bodies = {name: script_loader.load(name).plain.text for name in NAMES}
+    freeing = {name for name, body in bodies.items() if "append(gone." in body}
+    assert freeing
+    assert {name for name in freeing if "serve_freed()" not in bodies[name]} == set()
