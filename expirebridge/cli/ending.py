@@ -27,9 +27,14 @@ def ends_at_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def end(error: Exception | None, code: int) -> None:
+def end(error: Exception, code: int) -> None:
     """End the process with this code, and the error as one line on stderr."""
-    leave(code, "" if error is None else f"expirebridge: {error}\n")
+    leave(code, line_of(error))
+
+
+def line_of(error: Exception) -> str:
+    """The line on stderr with which a command ends at this error."""
+    return f"expirebridge: {error}\n"
 
 
 def leave(code: int, last_words: str = "") -> None:

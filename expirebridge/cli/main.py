@@ -21,10 +21,10 @@ from expirebridge.cli.ending import (
     INTERRUPTED,
     NOT_POSSIBLE,
     STUCK,
-    end,
     end_at_sigterm,
     hold_signals,
     leave,
+    line_of,
 )
 from expirebridge.errors import (
     ExpirebridgeError,
@@ -62,26 +62,38 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
         from expirebridge.cli import application  # noqa: PLC0415 - a listener does not need it
 
         application.call(sys.argv[1:] if words is None else words, name=name)
-    except ListenerStuck as error:
-        end(error, STUCK)
-    except (TaskExists, GroupNotFound, GroupIncomplete) as error:
-        end(error, NOT_POSSIBLE)
-    except InvalidTask as error:
-        end(error, BAD_INPUT)
-    except InvalidSetting as error:
-        end(as_typed(error), BAD_INPUT)
-    except ExpirebridgeError as error:
-        end(error, FAULT)
-    except BrokenPipeError:
-        end(None, 0)
-    except OSError as error:
-        if error.errno not in _FULL:
+    except BaseException as error:
+        ending = ending_of(error)
+        if ending is None:
             raise
-        end(OSError(f"the output cannot be written: {error}"), FAULT)
-    except KeyboardInterrupt:
-        leave(INTERRUPTED)
-    except SystemExit as exit:
-        leave(exit.code if isinstance(exit.code, int) else FAULT)
+        leave(*ending)
+
+
+def ending_of(error: BaseException) -> tuple[int, str] | None:
+    """Return the exit code of a command that raised this, and what it says on stderr at last.
+
+    It is None for what is not foreseen: that ends the process with a traceback.
+    """
+    match error:
+        case ListenerStuck():
+            return STUCK, line_of(error)
+        case TaskExists() | GroupNotFound() | GroupIncomplete():
+            return NOT_POSSIBLE, line_of(error)
+        case InvalidTask():
+            return BAD_INPUT, line_of(error)
+        case InvalidSetting():
+            return BAD_INPUT, line_of(as_typed(error))
+        case ExpirebridgeError():
+            return FAULT, line_of(error)
+        case BrokenPipeError():
+            return 0, ""
+        case OSError() if error.errno in _FULL:
+            return FAULT, line_of(OSError(f"the output cannot be written: {error}"))
+        case KeyboardInterrupt():
+            return INTERRUPTED, ""
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else FAULT, ""
+    return None
 
 
 def _set_up_process() -> None:

@@ -1,18 +1,29 @@
 """The command in this process: what a process of its own would add is tested elsewhere."""
 
+import io
 import json
+import logging
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
-from expirebridge.cli.application import application
-from expirebridge.settings import Settings
+from expirebridge.cli.application import application, call
+from expirebridge.cli.main import ending_of
+from expirebridge.producer import unknown_functions
+from expirebridge.settings import Settings, warn_of_variables
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.call import new_nonce
 from expirebridge.store.commands.claiming import Settlement
+from tests.kit.logs import logging_restored
 
 app = application()
 ROOT_COMMAND = typer.main.get_command(app)
@@ -38,6 +49,68 @@ def invoke(*words: str, url: str, code: int = 0, answer: str | None = None) -> s
 
 def invoke_json(*words: str, url: str) -> Any:
     return json.loads(invoke(*words, "--json", url=url))
+
+
+def run(
+    *words: str | Path, url: str | None = None, answer: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, as `processes.run` does, but in this process.
+
+    Its exit code, its output and its one line about an error are those of a process. `answer` is
+    its stdin, which is no terminal. What it has imported stays imported, and what it prints from
+    other threads of the test is caught as well: a test of that, of signals and of `execv` starts
+    a process.
+    """
+    # A new process has asked no listeners what they know, and warned of nothing.
+    unknown_functions.asked_of.clear()
+    warn_of_variables.cache_clear()
+    typed = [str(word) for word in words]
+    code, last_words = 0, ""
+    with _environment(env | ({"EXPIREBRIDGE_URL": url} if url else {}), answer), _captured() as out:
+        try:
+            call(typed, name="expirebridge")
+        except (Exception, SystemExit) as error:
+            ending = ending_of(error)
+            if ending is None:
+                raise
+            code, last_words = ending
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in out)
+    return subprocess.CompletedProcess(["expirebridge", *typed], code, stdout, stderr + last_words)
+
+
+class _Output(io.TextIOWrapper):
+    """What a command writes to a pipe."""
+
+    buffer: io.BytesIO
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), "utf-8", errors="backslashreplace", write_through=True)
+
+
+@contextmanager
+def _environment(env: dict[str, str], answer: str) -> Iterator[None]:
+    """The variables and stdin of the command; what it changes in this process is undone."""
+    with pytest.MonkeyPatch.context() as patch, logging_restored():
+        for name, value in env.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), "utf-8"))
+        patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets one of its own
+        yield
+
+
+@contextmanager
+def _captured() -> Iterator[tuple[_Output, _Output]]:
+    """Stdout and stderr, with the warnings of commands, which set up no log."""
+    out = _Output(), _Output()
+    warnings = logging.StreamHandler(out[1])
+    warnings.setLevel(logging.WARNING)
+    warnings.setFormatter(logging.Formatter("expirebridge: %(message)s"))
+    # A listener in this process logs from another thread.
+    here = threading.get_ident()
+    warnings.addFilter(lambda record: record.thread == here)
+    logging.getLogger().addHandler(warnings)
+    with redirect_stdout(out[0]), redirect_stderr(out[1]):
+        yield out
 
 
 def end_due_tasks(
