@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import (
     COMMAND,
-    PATIENCE,
     ROOT,
     launched,
     log_of,

@@ -29,8 +29,9 @@ from expirebridge.store.partitions import Partitions
 from tests.kit.apart import LAYOUT, homes_of
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import hanging
-from tests.kit.witness import PATIENCE, Witness, listening
+from tests.kit.witness import Witness, listening
 
 MANY = [f"task-{number}" for number in range(32)]
 MINE = function_library.version()

@@ -21,8 +21,9 @@ from expirebridge.settings import Settings
 from tests.kit.apart import LAYOUT, homes_of, make_notes, slot_of_task
 from tests.kit.cluster import Cluster
 from tests.kit.logs import Log
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import EMBEDDED, hanging
-from tests.kit.witness import PATIENCE, Witness, listening, until_logged
+from tests.kit.witness import Witness, listening, until_logged
 
 MANY = [f"task-{number}" for number in range(32)]
 

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.servers("oldest")
 COUNT = 16
 LAYOUT = PartitionLayout("expirebridge", COUNT)
 MANY = [f"task-{n}" for n in range(64)]
-PATIENCE = 20
 
 
 def right_tag(id: str) -> str:

@@ -21,7 +21,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.call import command
 from tests.kit.logs import Log
-from tests.kit.processes import PATIENCE
+from tests.kit.patience import PATIENCE
 from tests.kit.sentinels import NAME, URL_LOGIN, URL_SENTINEL_LOGIN, Sentinels
 from tests.kit.servers import FEW, SERVERS
 from tests.kit.witness import Witness, listening

@@ -16,8 +16,9 @@ from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app, commands
 from tests.kit.modules import forgotten, put
+from tests.kit.patience import PATIENCE
 from tests.kit.private_keys import K1, K2
-from tests.kit.processes import PATIENCE, listener
+from tests.kit.processes import listener
 from tests.kit.sentinels import Sentinels
 from tests.kit.servers import EMBEDDED, FEW, SERVERS
 
@@ -154,7 +155,6 @@ ELSEWHERE = {"dashboard", "demo", "init", "listen", "server", "functions scripts
 
 
 @pytest.mark.rest
-@pytest.mark.timeout(300)  # a hundred commands, each a process, on each topology
 def test_commands_answer_as_on_one_server_or_the_table_says_otherwise(tmp_path: Path) -> None:
     binary, folder = SERVERS[FEW[0]], tmp_path / "walked"
     put(folder, "acts.py", HANDLERS)

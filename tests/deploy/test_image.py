@@ -20,11 +20,11 @@ import pytest
 
 from expirebridge import Bridge, State
 from tests.kit import container
-from tests.kit.processes import PATIENCE, ROOT, Reports
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import ROOT, Reports
 
 pytestmark = [
     pytest.mark.rest,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not container.answers(), reason="needs a Docker engine"),
 ]
 

@@ -22,7 +22,8 @@ import yaml
 from expirebridge import Bridge, Task
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.durations import seconds_of
-from tests.kit.processes import PATIENCE, ROOT, Reports, launched, log_of, run, until_logged
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import ROOT, Reports, launched, log_of, run, until_logged
 
 DEPLOY = ROOT / "deploy"
 UNIT, COMPOSE, KUBERNETES = (

@@ -5,8 +5,6 @@ import pytest
 from expirebridge import Bridge
 from tests.kit.django_project import HANDLERS, DjangoProject
 
-pytestmark = pytest.mark.timeout(300)  # each command loads a project
-
 MODELS = """
 from django.db import models
 

@@ -6,8 +6,6 @@ from expirebridge.contrib.django import ledger_url
 from tests.kit.databases import Database
 from tests.kit.django_project import HANDLERS, DjangoProject
 
-pytestmark = pytest.mark.timeout(300)  # each command loads a project
-
 ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql"}
 TABLES = """
 from django.db import connections

@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit.django_project import HANDLERS, DjangoProject
 
-pytestmark = [pytest.mark.rest, pytest.mark.timeout(300)]  # each command loads a project
+pytestmark = pytest.mark.rest
 
 TASKS = (
     HANDLERS

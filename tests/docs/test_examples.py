@@ -23,7 +23,8 @@ import pytest
 from expirebridge import AsyncBridge, Bridge, Listener, ListenerStuck, Settings, State, Task
 from expirebridge.embedded.server import free_port
 from expirebridge.testing import Clock
-from tests.kit.processes import PATIENCE, listener
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import listener
 from tests.kit.witness import registry_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,7 +9,6 @@ from tests.kit.transcripts import terminals
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-@pytest.mark.timeout(300)  # as for the tutorial
 @pytest.mark.parametrize(
     ("page", "commands"),
     [

@@ -9,7 +9,6 @@ from tests.kit.transcripts import terminals
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.timeout(300)  # each command is a process, and a reader waits for tasks
 @pytest.mark.parametrize(
     "folder", ["tutorial", pytest.param("zh/tutorial", marks=pytest.mark.rest)]
 )

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 from expirebridge.embedded.server import HOST
 from tests.kit.forwarder import Forwarder, until_either_ends
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 SLICE = 700
 """Bytes that a slow link carries at a time."""

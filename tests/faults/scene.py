@@ -21,7 +21,7 @@ from tests.faults.table import Fault
 from tests.kit.checker import Verdict
 from tests.kit.forwarder import Forwarder
 from tests.kit.history import Made, Started, Writer, now, read
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 LEASE = 2.0
 

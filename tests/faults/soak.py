@@ -24,6 +24,7 @@ from tests.faults.customer import Customer
 from tests.faults.stage import Listeners, copy_handlers, until_finished
 from tests.kit.checker import Verdict, check, look_up
 from tests.kit.history import Cancelled, PutOff, Started, Writer, read
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import EMBEDDED, SERVERS
 
 STRETCH = 300.0
@@ -34,7 +35,6 @@ RATE = 100.0
 """Tasks that are made in a second."""
 FURTHEST = 10.0
 """Seconds within which tasks are due."""
-PATIENCE = 120.0
 """Seconds in which all tasks come to their end, once there are no faults any more."""
 
 

@@ -18,7 +18,8 @@ from expirebridge.model.task import to_ms
 from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict, check, judge_lateness, look_up
 from tests.kit.history import GaveUp, Killed, Made, Stopped, Writer, now, read
-from tests.kit.processes import PATIENCE, Report, listener, until_ended, workers
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import Report, listener, until_ended, workers
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0

@@ -12,7 +12,7 @@ from expirebridge.errors import ServerError
 from expirebridge.model.task import to_ms
 from tests.faults.background import Background
 from tests.kit.history import Made, PutOff, Writer, now
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 PAUSE = 0.003
 """Seconds between two tasks."""

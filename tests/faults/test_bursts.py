@@ -59,7 +59,6 @@ GROWTH = (64 if ROUNDS > 1 else 8) * 2**20
 that it holds, beside the tasks that it runs."""
 
 
-@pytest.mark.timeout(600)
 def test_very_many_tasks_at_once_take_bounded_memory(
     server: EmbeddedServer,
     bridge: Bridge,

@@ -19,7 +19,8 @@ from tests.kit.apart import LAYOUT, homes_of, slot_of_task
 from tests.kit.checker import Verdict, check, look_up
 from tests.kit.cluster import NODE_TIMEOUT_MS, Cluster
 from tests.kit.history import Forgot, Made, Started, Writer, now, read
-from tests.kit.processes import PATIENCE, until_logged
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import until_logged
 from tests.kit.servers import EMBEDDED, SERVERS, hanging
 from tests.kit.wrong_clock import need_servers_clock, needs_faketime, started_with
 

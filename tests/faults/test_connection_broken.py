@@ -13,9 +13,9 @@ from tests.faults.scene import Scene, staged, staged_behind
 from tests.faults.stage import ROUNDS, held_still
 from tests.faults.table import Fault
 from tests.kit.history import Writer
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import until_logged
 from tests.kit.proxy import Proxy
-from tests.kit.witness import PATIENCE
 
 KILLED = Fault(
     name="the pub/sub connection is killed",

@@ -37,7 +37,6 @@ HALF_OPEN = Fault(
 )
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("round", range(ROUNDS))
 @pytest.mark.parametrize("heirs", [0, 1], ids=["alone", "survived"])
 def test_a_partition(binary: Path, folder: Path, history: Writer, heirs: int, round: int) -> None:

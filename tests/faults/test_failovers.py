@@ -26,7 +26,8 @@ from tests.faults.stream import Stream
 from tests.faults.table import Fault
 from tests.kit.checker import Verdict
 from tests.kit.history import Ended, Forgot, Made, Writer, now, read
-from tests.kit.processes import PATIENCE, log_of, until_logged
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import log_of, until_logged
 from tests.kit.sentinels import Sentinels
 
 LEASE = 3.0

@@ -97,7 +97,6 @@ CASES = [
 
 
 @pytest.mark.skipif(ROUNDS == 1, reason="clusters take long: in make faults")
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("round", range(max(1, ROUNDS // 4)))
 @pytest.mark.parametrize(("lose", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_nothing_is_lost_with_one_node(

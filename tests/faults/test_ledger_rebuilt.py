@@ -100,7 +100,6 @@ SENTINELS_LEASE = 3.0
 """Seconds: a listener asks for the primary once a second, and its leases must outlast that."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("round", range(max(1, ROUNDS // 4)))
 @pytest.mark.parametrize(
     ("inject", "name"), CASES, ids=lambda part: getattr(part, "__name__", part)
@@ -151,7 +150,6 @@ FAILOVERS: dict[Failover, Fault] = {lose_link: BEHIND, change_places: ORDERLY}
 
 
 @pytest.mark.skipif(ROUNDS == 1, reason="sentinels take long: in make faults")
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("round", range(max(1, ROUNDS // 4)))
 @pytest.mark.parametrize(
     ("fail_over", "name"),
@@ -174,7 +172,6 @@ def test_nothing_is_lost_in_a_failover(
         trade.is_sound(FAILOVERS[fail_over], name, times=1)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", NAMES if ROUNDS > 1 else NAMES[:1])
 def test_an_intact_restart_rewrites_no_row(
     database: Database, binary: Path, tmp_path: Path, history: Writer

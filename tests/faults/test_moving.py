@@ -15,7 +15,8 @@ from tests.faults.stage import ROUNDS, judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
 from tests.kit.history import Writer
-from tests.kit.processes import COMMAND, PATIENCE
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND
 
 LEASE = 2.0
 KILLS = 3

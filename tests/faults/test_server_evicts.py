@@ -10,8 +10,8 @@ from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS, make
 from tests.faults.table import Fault
 from tests.kit.history import Forgot, Started, Writer, now, read
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import until_logged
-from tests.kit.witness import PATIENCE
 
 TASKS = 1000
 SOON = 5.0

@@ -19,7 +19,7 @@ from tests.faults.stream import Stream
 from tests.faults.table import Fault
 from tests.kit.checker import Verdict
 from tests.kit.history import Forgot, Writer, now
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 IN_STEP = Fault(
     name="a failover to a replica in step",

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.faults.chaos import ROUND
 from tests.faults.soak import soak
 from tests.kit.servers import SERVERS
 
 
-@pytest.mark.timeout(180)
 def test_a_short_soak_keeps_every_promise(tmp_path: Path) -> None:
     total = soak(tmp_path, next(iter(SERVERS.values())), seconds=5, furthest=3)
     assert total.sound, "\n".join(total.lines())

@@ -27,7 +27,8 @@ from tests.faults.stage import (
 )
 from tests.faults.table import Fault
 from tests.kit.history import Ended, Made, Started, Stopped, Writer, now, read
-from tests.kit.processes import PATIENCE, Reports
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import Reports
 from tests.kit.witness import Witness, listening
 
 LEASE = 1.0

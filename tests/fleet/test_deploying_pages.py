@@ -16,7 +16,8 @@ import pytest
 
 from expirebridge import Bridge, State, Task
 from tests.kit.invoked import invoke
-from tests.kit.processes import PATIENCE, ROOT, Reports, listener, run, until_logged
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import ROOT, Reports, listener, run, until_logged
 from tests.kit.shell import Shell, shell
 
 PAGES = ("deploy.md", "change-handlers.md")

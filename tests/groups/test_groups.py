@@ -43,9 +43,10 @@ from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
 from tests.kit.dying_producer import Died, dying_after
 from tests.kit.logs import Log
+from tests.kit.patience import PATIENCE
 from tests.kit.private_keys import K1, K2, key
 from tests.kit.steps import age, beating, claim, new, server_ms, settle, state_of
-from tests.kit.witness import PATIENCE, Witness, listening
+from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.servers("oldest")
 

@@ -25,8 +25,8 @@ from expirebridge.settings import Settings
 from expirebridge.store.batching import RequestBatcher
 from expirebridge.store.client import Sent, Store
 from expirebridge.store.commands.claiming import Settlement
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import PREFIX, claim, settle, state_of
-from tests.kit.witness import PATIENCE
 
 pytestmark = pytest.mark.servers("oldest")
 

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from expirebridge.embedded import cluster
 from expirebridge.embedded.server import HOST, EmbeddedServer
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 TAG = "{eb}"
 PREFIX = f"{TAG}expirebridge"

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-PATIENCE = 30
+from tests.kit.patience import PATIENCE
+
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 _PAM = ("auth", "account", "session", "password")
 _EVERY_MINUTE = "every-minute"

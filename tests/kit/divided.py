@@ -19,7 +19,7 @@ from typing import Any, Self
 import redis
 
 from tests.kit.history import now
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 NODE_TIMEOUT_MS = 3000
 SLOTS = 16384

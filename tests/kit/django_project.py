@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import redis
 
 from expirebridge import Bridge, Task
-from tests.kit.processes import PATIENCE, ROOT
+from tests.kit.patience import PATIENCE, until
+from tests.kit.processes import ROOT
 
 MANAGE = """
 import os, sys
@@ -77,11 +77,14 @@ class DjangoProject:
         return str(popped[1].decode())
 
     def until_state(self, id: str, state: str) -> Task:
-        """Wait until a task is in this state; the test's own timeout is the limit."""
+        """Wait until a task is in this state."""
         with Bridge(self.url) as bridge:
-            while (task := bridge.get(id)) is None or task.state != state:
-                time.sleep(0.01)
-            return task
+
+            def found() -> Task | None:
+                task = bridge.get(id)
+                return task if task is not None and task.state == state else None
+
+            return until(found, f"task {id}, {state}")
 
     def environment(self, **more: str) -> dict[str, str]:
         """What processes of the project find there: no setting but what is given here."""
@@ -123,9 +126,8 @@ class DjangoProject:
         return (self.folder / "listener.log").read_text()
 
     def until_logged(self, words: str, *, times: int = 1) -> None:
-        """Wait until listeners have logged this so often; the test's own timeout is the limit."""
-        while self.log.count(words) < times:
-            time.sleep(0.01)
+        """Wait until listeners have logged this so often."""
+        until(lambda: self.log.count(words) >= times, f"the listeners' words: {words}")
 
     @contextmanager
     def listening(
@@ -139,9 +141,11 @@ class DjangoProject:
                 cwd=self.folder, env=self.environment(**env), stdout=log, stderr=log,
             )  # fmt: skip
         try:
-            while "listening on" not in self.log:
-                assert process.poll() is None, self.log
-                time.sleep(0.01)
+            until(
+                lambda: "listening on" in self.log or process.poll() is not None,
+                "a listener of the project",
+            )
+            assert process.poll() is None, self.log
             yield process
         finally:
             process.terminate()

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from expirebridge.embedded.server import HOST
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 
 class Forwarder(ABC):

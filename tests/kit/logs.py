@@ -33,7 +33,7 @@ class Log:
         return [getattr(record, "fields", {}) for record in records]
 
     async def until(self, name: str, count: int = 1) -> None:
-        """Wait until so many events of this name were logged; fail after a minute."""
+        """Wait until so many events of this name were logged."""
         await until_logged(lambda: self.events()[name] >= count)
 
     def text(self) -> str:

@@ -12,7 +12,7 @@ from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 GRACE = 5.0
 

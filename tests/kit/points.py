@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.kit.processes import PATIENCE
+from tests.kit.patience import PATIENCE
 
 VARIABLE = "POINTS"
 _here = threading.local()

@@ -16,8 +16,8 @@ from typing import Any
 import redis
 
 from expirebridge import current_task
+from tests.kit.patience import PATIENCE, until
 
-PATIENCE = 60
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "expirebridge")
 
@@ -80,7 +80,7 @@ class Reports:
         self.client = redis.Redis(port=port, db=2, socket_timeout=PATIENCE + 10)
 
     def next(self) -> Report:
-        """The next report; fails if none comes in a minute."""
+        """The next report, waited for."""
         popped: Any = self.client.blpop(["reports"], timeout=PATIENCE)
         assert popped is not None, f"no report in {PATIENCE} s"
         return Report(popped[1])
@@ -121,9 +121,12 @@ def listener(
 
     with probe_client(url) as client, launched(url, folder, *options, **env) as process:
         tags = ("{021}",) if "+cluster" in url else ("", "{021}")
-        while not _beats(client, process.pid, tags):
+
+        def beats() -> bool:
             assert process.poll() is None, log_of(folder)
-            time.sleep(0.01)
+            return _beats(client, process.pid, tags)
+
+        until(beats, "the first heartbeat")
         yield process
 
 
@@ -159,7 +162,7 @@ def children_of(pid: int) -> list[int]:
 
 @contextmanager
 def until_ended(pids: Iterable[int]) -> Iterator[None]:
-    """After the block, wait until these processes have ended; fail if one has not in a minute.
+    """After the block, wait until these processes have ended.
 
     They need not be children of this process.
     """
@@ -191,11 +194,11 @@ def _beats(client: redis.Redis, pid: int, tags: Iterable[str]) -> bool:
 
 
 def until_subscribed(url: str, count: int = 1) -> None:
-    """Wait until so many listeners hear key events; the test's own timeout is the limit."""
+    """Wait until so many listeners hear key events."""
     with redis.Redis.from_url(url) as client:
         database = client.get_connection_kwargs()["db"]
-        while client.pubsub_numsub(f"__keyevent@{database}__:expired")[0][1] < count:
-            time.sleep(0.01)
+        channel = f"__keyevent@{database}__:expired"
+        until(lambda: client.pubsub_numsub(channel)[0][1] >= count, f"{count} subscribed listeners")
 
 
 def log_of(folder: Path) -> str:
@@ -206,13 +209,15 @@ def log_of(folder: Path) -> str:
 def until_logged(
     words: str, folder: Path, *, times: int = 1, process: subprocess.Popen[bytes] | None = None
 ) -> None:
-    """Wait until the listeners' log holds these words so often.
+    """Wait until the listeners' log holds these words so often. Fails if `process` ends before."""
 
-    The test's own timeout is the limit. Fails if `process` ends before.
-    """
-    while log_of(folder).count(words) < times:
+    def are_logged() -> bool:
+        if log_of(folder).count(words) >= times:
+            return True
         assert process is None or process.poll() is None, log_of(folder)
-        time.sleep(0.01)
+        return False
+
+    until(are_logged, f"the listeners' words: {words}")
 
 
 def run(*words: str | Path, url: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from expirebridge.embedded.server import HOST
 from expirebridge.store import script_loader
 from tests.kit.forwarder import Forwarder, until_either_ends
 from tests.kit.lua import NAMES
-from tests.kit.witness import PATIENCE
+from tests.kit.patience import PATIENCE
 
 _Asked = deque[tuple[str | None, bytes]]
 """For each reply that is to come on a connection, the script that will have run, if one will, and
@@ -84,7 +84,7 @@ class Proxy(Forwarder):
         self._to_cut.append(_Cut(script, times, holding, asking, then))
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Wait until `holds` is true after some reply was counted; fail after a minute."""
+        """Wait until `holds` is true after some reply was counted."""
         with self._counted:
             assert self._counted.wait_for(holds, PATIENCE), "the reply never came"
 

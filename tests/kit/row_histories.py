@@ -28,13 +28,13 @@ from sqlalchemy.orm import Session
 from expirebridge import Bridge, Change, State, current_task
 from expirebridge.ledger import Ledger
 from expirebridge.settings import Settings
+from tests.kit.patience import PATIENCE
 from tests.kit.witness import listening
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 TASKS = int(os.environ.get("TASKS", "12"))
-PATIENCE = 60.0
 REST = 8.0
 """Seconds in which all is at rest, if it ever is."""
 RETRIES = (0.1,) * 20

@@ -16,8 +16,8 @@ from typing import Any, Self
 import redis
 
 from expirebridge.embedded.server import HOST, EmbeddedServer, embedded_binary, free_port
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import SERVERS
-from tests.kit.witness import PATIENCE
 
 NAME = "mymaster"
 LOGIN, PASSWORD = "app", "s3cret/1"

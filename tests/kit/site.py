@@ -14,7 +14,6 @@ from website.pages import ROOT
 PYTHON: Final = ROOT / ".venv-docs" / "bin" / "python"
 WITH_ZENSICAL: Final = [
     pytest.mark.rest,
-    pytest.mark.timeout(300),  # one that runs beside other tests takes long
     pytest.mark.skipif(not (PYTHON.exists() or STRICT), reason="needs `make docs`"),
 ]
 """The marks of modules whose tests build the site."""

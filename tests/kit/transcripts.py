@@ -25,7 +25,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from tests.kit.databases import free_port
-from tests.kit.processes import PATIENCE, ROOT
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import ROOT
 
 _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")

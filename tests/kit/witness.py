@@ -12,10 +12,9 @@ from expirebridge.handlers import Handler, Registry
 from expirebridge.hooks import End, Ended, Event, Gap, Hook
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
+from tests.kit.patience import PATIENCE
 
 E = TypeVar("E", bound=Event)
-
-PATIENCE = 60.0
 
 
 class _Lines(logging.Handler):
@@ -31,7 +30,7 @@ class _Lines(logging.Handler):
 
 
 async def until_logged(holds: Callable[[], object]) -> None:
-    """Wait until `holds` is true after some line of the log; fail after a minute."""
+    """Wait until `holds` is true after some line of the log."""
     lines = _Lines()
     # On the root logger it comes after pytest's own handler: what woke us is in `caplog` already.
     root = logging.getLogger()
@@ -46,7 +45,7 @@ async def until_logged(holds: Callable[[], object]) -> None:
 
 
 async def logged(words: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until a line of the log holds these words; fail after a minute."""
+    """Wait until a line of the log holds these words."""
     await until_logged(lambda: words in caplog.text)
 
 
@@ -68,14 +67,14 @@ class Witness:
         return [event for event in self.seen(Ended) if end in {None, event.end}]
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Wait until `holds` is true after some event; fail after a minute."""
+        """Wait until `holds` is true after some event."""
         async with asyncio.timeout(PATIENCE):
             while not holds():
                 self._more.clear()
                 await self._more.wait()
 
     async def until_hearing(self) -> None:
-        """Wait until its listener hears key events; fail after a minute."""
+        """Wait until its listener hears key events."""
         await self.until(lambda: any("subscription" in gap.reason for gap in self.seen(Gap)))
 
     async def until_ended(self, count: int = 1, end: End | None = None) -> list[Ended]:

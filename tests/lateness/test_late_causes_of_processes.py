@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 
-import pytest
 import redis
 
 from expirebridge import Bridge, LateCause, Task
@@ -36,7 +35,6 @@ def test_after_a_kill_nobody_listened_until_the_next_listener_began(
     assert "nobody listened" in run("show", "a", "--url", url).stdout
 
 
-@pytest.mark.timeout(120)
 def test_what_a_killed_listener_ran_is_taken_over(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:

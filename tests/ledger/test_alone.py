@@ -19,8 +19,6 @@ from expirebridge.testing import run_handler
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.witness import Witness, listening
 
-pytestmark = pytest.mark.timeout(60)
-
 ENDS = {
     "fails": End.RETRY,
     "rolls-back": End.RETRY,

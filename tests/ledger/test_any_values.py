@@ -19,7 +19,6 @@ from expirebridge.model.row_state import Status, SyncState
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import server_ms
 
-pytestmark = pytest.mark.timeout(300)
 HOUR: Final = 3_600_000
 _each_time = examples(
     max_examples=int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "20")),

@@ -14,8 +14,6 @@ from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 
-pytestmark = pytest.mark.timeout(120)
-
 WAITING = 10_000
 LAYOUT = PartitionLayout("expirebridge", 4)
 

@@ -34,8 +34,6 @@ from tests.kit.copies import (
 )
 from tests.kit.databases import POSTGRESQL, Database
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(autouse=True)
 def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:

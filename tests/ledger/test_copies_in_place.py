@@ -30,8 +30,6 @@ from tests.kit.databases import MARIADB, POSTGRESQL, SQLITE, DatabaseServer, bin
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening, until_logged
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(params=[SQLITE, POSTGRESQL, MARIADB])
 def sql(

@@ -33,7 +33,6 @@ from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
-pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
 WAIT = "tasks of the ledger wait: "
 STANDS = "the relay of the ledger stands still: "

@@ -23,7 +23,6 @@ from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening
 
-pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
 
 

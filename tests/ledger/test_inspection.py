@@ -35,7 +35,6 @@ from tests.kit.invoked import app
 from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 
-pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
 Look = Callable[[], list[Finding]]
 

@@ -26,8 +26,6 @@ from tests.kit.logs import Log
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def into(ran: list[int]) -> Callable[[int], None]:
     """A handler that notes its argument."""

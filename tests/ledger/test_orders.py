@@ -37,7 +37,6 @@ def outcome_of(shop: Path, database_url: URL, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.timeout(300)
 def test_the_orders_pass_their_own_tests(shop: Path, database_url: URL) -> None:
     code, told = outcome_of(shop, database_url)
     assert code == 0, told

@@ -32,8 +32,6 @@ from expirebridge.store.partitions import Partitions
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening
 
-pytestmark = pytest.mark.timeout(60)
-
 Look = tuple[Engine, Callable[..., Awaitable[int]]]
 
 COUNT = 4

@@ -21,7 +21,6 @@ from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import settle, state_of
 from tests.kit.witness import listening, until_logged
 
-pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
 
 

@@ -26,8 +26,6 @@ from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening
 
-pytestmark = pytest.mark.timeout(60)
-
 Handler = Callable[[int], Awaitable[None] | None]
 
 

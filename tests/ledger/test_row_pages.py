@@ -18,7 +18,7 @@ from expirebridge.settings import Settings
 from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 
-pytestmark = [pytest.mark.rest, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.rest
 
 HOUR = 3_600_000
 MANY = 10_000

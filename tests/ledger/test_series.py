@@ -30,8 +30,6 @@ from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import reschedule, settle, state_of
 from tests.kit.witness import Witness, listening
 
-pytestmark = pytest.mark.timeout(60)
-
 HOUR = 3_600_000
 
 

@@ -15,8 +15,6 @@ from expirebridge.store.client import Store
 from tests.kit.invoked import app
 from tests.kit.ledgers import LedgerHarness
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:

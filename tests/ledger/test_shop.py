@@ -12,7 +12,8 @@ from sqlalchemy import URL, Engine, create_engine, text
 from expirebridge import Bridge, State
 from expirebridge.ledger import Tables
 from expirebridge.model.row_state import Status
-from tests.kit.processes import PATIENCE, launched
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import launched
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
 THREE_DAYS = 72 * 3_600_000

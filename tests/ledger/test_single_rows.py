@@ -30,7 +30,6 @@ from tests.kit.databases import Database, DatabaseServer
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening, until_logged
 
-pytestmark = pytest.mark.timeout(120)
 HOUR = 3_600_000
 
 

@@ -25,8 +25,6 @@ from tests.kit.sentinels import Sentinels
 from tests.kit.servers import FEW, SERVERS
 from tests.kit.witness import Witness, listening, until_logged
 
-pytestmark = pytest.mark.timeout(120)
-
 OTHER_NAME = "127.1"
 """Another name of this machine, which only its resolver knows for the same."""
 

@@ -15,9 +15,8 @@ from expirebridge import Bridge, Change, Retry, State
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.engine import begin_immediate
 from expirebridge.settings import Settings
-from tests.kit.row_histories import PATIENCE, RETRIES, TASKS, Run, Stage, Tale
-
-pytestmark = pytest.mark.timeout(120)
+from tests.kit.patience import PATIENCE
+from tests.kit.row_histories import RETRIES, TASKS, Run, Stage, Tale
 
 LATE = 0.25
 """Seconds that may pass from the question to a row until its handler is called."""

@@ -42,9 +42,8 @@ from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spr
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.nodes import Process
+from tests.kit.patience import PATIENCE
 from tests.kit.sessions import code_without_handlers, owner_of, session_with
-
-PATIENCE = 20.0
 
 
 def executor_of_one() -> Executor:

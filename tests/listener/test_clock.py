@@ -19,8 +19,8 @@ from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands.claiming import Claim
+from tests.kit.patience import PATIENCE
 from tests.kit.sessions import code_without_handlers, owner_of
-from tests.kit.witness import PATIENCE
 
 
 @asynccontextmanager

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from itertools import pairwise
 
 from expirebridge.listener.execution.deadlines import Deadlines
+from tests.kit.patience import PATIENCE
 
-PATIENCE = 10
 HOUR = 3600.0
 
 

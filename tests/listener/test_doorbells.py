@@ -18,9 +18,10 @@ from expirebridge.listener.server import subscriber
 from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.session import ServerClock
 from expirebridge.settings import Doorbells, Settings
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import AnyServer, hanging
 from tests.kit.steps import found
-from tests.kit.witness import PATIENCE, Witness, listening, logged, registry_of
+from tests.kit.witness import Witness, listening, logged, registry_of
 
 pytestmark = pytest.mark.servers("oldest")
 

@@ -30,9 +30,10 @@ from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from tests.kit.logs import SECRET, Log
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import hanging
 from tests.kit.steps import found
-from tests.kit.witness import PATIENCE, Witness, registry_of
+from tests.kit.witness import Witness, registry_of
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

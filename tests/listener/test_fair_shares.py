@@ -21,8 +21,9 @@ from expirebridge.store.commands import claiming, producing
 from expirebridge.store.commands import fleet as fleet_commands
 from expirebridge.store.commands.call import new_nonce
 from expirebridge.store.commands.claiming import Claim, FairShareInput, Settlement, Walk
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import beat_without_code, new
-from tests.kit.witness import PATIENCE, Witness, listening
+from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.servers("oldest")
 

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from expirebridge.listener.execution.thread_pool import ThreadPool
-
-PATIENCE = 20.0
+from tests.kit.patience import PATIENCE
 
 
 def ours() -> list[threading.Thread]:

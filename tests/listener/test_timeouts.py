@@ -19,8 +19,9 @@ from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
 from tests.kit.logs import Log
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import found
-from tests.kit.witness import PATIENCE, Witness, listening, registry_of
+from tests.kit.witness import Witness, listening, registry_of
 
 
 @pytest.mark.parametrize("own", ["task", "handler"])

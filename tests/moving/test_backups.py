@@ -24,7 +24,6 @@ PAGE = (ROOT / "docs" / "how-to" / "back-up.md").read_text()
 HOUR = 3600
 
 pytestmark = [
-    pytest.mark.timeout(120),
     pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server"),
 ]
 

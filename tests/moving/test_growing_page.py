@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from expirebridge import Bridge, Change
-from tests.kit.processes import COMMAND, PATIENCE, listener
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND, listener
 from tests.kit.servers import AnyServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "move.md").read_text(encoding="utf-8")

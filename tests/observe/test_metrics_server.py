@@ -9,8 +9,7 @@ import pytest
 from expirebridge.observe import metrics_server
 from expirebridge.observe.metrics_server import MetricsServer
 from tests.kit.half_open import half_open
-
-PATIENCE = 30
+from tests.kit.patience import PATIENCE
 
 
 def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

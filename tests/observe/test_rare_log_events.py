@@ -119,7 +119,6 @@ async def test_an_attempt_that_nobody_will_settle(
     assert SECRET not in log.text()
 
 
-@pytest.mark.timeout(60)
 async def test_what_is_under_way_at_a_beat_is_not_lost(
     url: str, async_bridge: AsyncBridge, log: Log
 ) -> None:

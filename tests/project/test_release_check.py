@@ -134,7 +134,6 @@ HOOK = """
 """
 
 
-@pytest.mark.timeout(300)
 def test_what_differs_from_build_to_build_is_named(copy: Path) -> None:
     assert "ok    build: expirebridge-" in check(copy, "build")[1]
     (copy / "hatch_build.py").write_text(textwrap.dedent(HOOK))

@@ -76,7 +76,6 @@ def test_the_source_distribution_holds_all_that_its_tests_read(tmp_path: Path) -
     assert there - held == set()
 
 
-@pytest.mark.timeout(300)
 def test_an_installed_wheel_runs_the_demo_beside_packages_that_hold_redis_py_back(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -101,7 +100,6 @@ with engine.begin() as connection:
 """
 
 
-@pytest.mark.timeout(300)
 def test_the_ledger_needs_no_more_than_its_extra(wheel: Path, tmp_path: Path) -> None:
     bin = environment(tmp_path / "env", f"{wheel}[sql]")
     made = subprocess.run(

@@ -15,12 +15,12 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, Outcome, ServerOutOfMemory, Task, TaskExists
 from expirebridge.embedded.server import EmbeddedServer
+from tests.kit.patience import PATIENCE
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.servers("oldest")
 
 CALLERS = 50
-PATIENCE = 20
 FIRST = {"threads": 1, "coroutines": 2}
 """How many are sent alone before the others are queued."""
 

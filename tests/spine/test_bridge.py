@@ -33,8 +33,8 @@ from expirebridge.producer import listing as searching
 from expirebridge.producer.bridge import warn_of_waiting
 from tasks.mail import send
 from tests.kit.colours import Ask, asking
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import AnyServer, hanging
-from tests.kit.witness import PATIENCE
 
 pytestmark = pytest.mark.servers("container")
 

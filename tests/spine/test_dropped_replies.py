@@ -75,13 +75,14 @@ from expirebridge.store.commands.series import Removal
 from tests.kit.colours import Ask, asking
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.lua import NAMES
+from tests.kit.patience import PATIENCE
 from tests.kit.proxy import Proxy
 from tests.kit.series import follow, put, retime, series
 from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.states import KEY, bring
 from tests.kit.steps import age, claim, new, server_ms, settle
 from tests.kit.waiting import declare
-from tests.kit.witness import PATIENCE, Witness, listening
+from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.servers("oldest")
 

@@ -18,10 +18,11 @@ from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable,
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.settings import Settings
 from tests.kit.new_connections import FAST
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import ROOT, run
 from tests.kit.sentinels import Sentinels
 from tests.kit.tls import needed, tls_server, write_authority, write_leaf
-from tests.kit.witness import PATIENCE, Witness, listening
+from tests.kit.witness import Witness, listening
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +226,6 @@ def failed_connections(url: str, count: int, parser: dict[str, str]) -> dict[str
 
 
 @pytest.mark.rest
-@pytest.mark.timeout(300)  # it starts dozens of processes
 def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str, str]) -> None:
     # Of database 0, without a login: there nothing is exchanged before the first command.
     url = f"{tls_url.removesuffix('1')}0?ssl_ca_certs={keys}/ca.pem"
@@ -234,7 +234,6 @@ def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str,
 
 
 @pytest.mark.rest
-@pytest.mark.timeout(300)  # it starts dozens of processes
 def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict[str, str]) -> None:
     assert failed_connections(tls_cluster, 10, hiredis) == {}
     examined = run("doctor", url=tls_cluster, **hiredis)
@@ -243,7 +242,6 @@ def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict
 
 
 @pytest.mark.rest
-@pytest.mark.timeout(300)  # it starts dozens of processes
 def test_every_new_connection_to_sentinels_works(
     tls_sentinels: str, hiredis: dict[str, str]
 ) -> None:

@@ -70,7 +70,6 @@ def seconds_between(ran: list[Ran]) -> list[int]:
     return [round((b.at - a.at).total_seconds()) for a, b in pairwise(ran)]
 
 
-@pytest.mark.timeout(30)
 def test_a_test_may_freeze_the_clock_of_the_event_loop(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,7 +197,6 @@ def counted(what: Counter[str], program: Program) -> Iterator[None]:
 
 
 @pytest.mark.rest
-@pytest.mark.timeout(300)
 def test_a_program_starts_its_attempts_in_the_order_of_a_real_wait(
     url: str, client: redis.Redis
 ) -> None:

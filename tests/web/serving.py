@@ -15,6 +15,7 @@ from playwright.sync_api import Page
 from starlette.types import ASGIApp
 
 from expirebridge.web.http_connection import Connection
+from tests.kit.patience import PATIENCE
 
 Asking = Callable[..., contextlib.AbstractAsyncContextManager[httpx.AsyncClient]]
 """Opens a client of a dashboard that is made with these options."""
@@ -29,7 +30,7 @@ IN_CHROMIUM = [
 """The marks of modules whose tests use a browser."""
 # A container's root has no sandbox; only our own pages are opened.
 OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
-PATIENCE_MS = 20_000
+PATIENCE_MS = PATIENCE * 1000
 
 
 class Open(Protocol):

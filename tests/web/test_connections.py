@@ -8,9 +8,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from expirebridge.web import http_connection
 from tests.kit.half_open import half_open, until_closed
+from tests.kit.patience import PATIENCE
 from tests.web.serving import served
 
-PATIENCE = 30
 WHOLE = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 
 

@@ -30,8 +30,9 @@ from expirebridge.web.guard import LONGEST_PAUSE, MOST_WAITING, network_of, paus
 from expirebridge.web.http_connection import MOST_CONNECTIONS
 from expirebridge.web.live import MAX_STREAMS
 from tests.kit.half_open import half_open, until_closed
+from tests.kit.patience import PATIENCE
 from tests.kit.private_keys import K1
-from tests.kit.processes import COMMAND, PATIENCE, run
+from tests.kit.processes import COMMAND, run
 from tests.kit.witness import Witness, listening
 from tests.web.serving import OWN, Asking, words
 

@@ -21,8 +21,9 @@ from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict
 from tests.kit.databases import Database
 from tests.kit.history import Killed, Known, Writer, now, read
+from tests.kit.patience import PATIENCE
 from tests.kit.points import Points
-from tests.kit.processes import PATIENCE, ROOT, listener
+from tests.kit.processes import ROOT, listener
 
 LEASE = 2.0
 QUIET_WITHIN = 120.0
