@@ -60,10 +60,11 @@ def served(app: ASGIApp) -> Iterator[str]:
             app, log_level="critical", timeout_graceful_shutdown=0, ws="none", http=Connection
         )
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(PATIENCE_MS / 1000)
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "the dashboard's server does not end"
