@@ -8,6 +8,7 @@ import pytest
 from expirebridge.handlers import compatibility
 from expirebridge.handlers.compatibility import AlikeTasks, Arguments, Comparison, Verdict
 from expirebridge.store.commands.inspection import StoredCall
+from tests.kit.cases import each
 from tests.kit.witness import registry_of
 
 
@@ -43,7 +44,7 @@ def compared(*calls: StoredCall) -> Comparison:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     ("func", "args", "verdict", "reason"),
     [
         ("test.send", b"[1]", Verdict.FITS, ""),

@@ -16,6 +16,7 @@ from expirebridge.handlers import Handler, Registry, check_binding
 from expirebridge.handlers.bound_limits import KEYWORD_ONLY, bind_limits
 from expirebridge.handlers.signatures import shape_of
 from expirebridge.model.limits import Limit
+from tests.kit.cases import each
 from tests.kit.modules import forgotten, put
 
 Function = Callable[..., Any]
@@ -219,12 +220,8 @@ def can_be_called(function: Function, args: tuple[int, ...], kwargs: dict[str, i
     return True
 
 
-def name(thing: Any) -> str:
-    return getattr(thing, "__name__", type(thing).__name__)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=name)
-@pytest.mark.parametrize("decorator", KNOWN, ids=name)
+@each("function", FUNCTIONS)
+@each("decorator", KNOWN)
 def test_arguments_fit_if_the_call_takes_them(decorator: Decorator, function: Function) -> None:
     """All small calls, each made in earnest: none that would run is refused, and none is taken that
     would not (but names that a function with `**kwargs` is given twice)."""
@@ -235,8 +232,8 @@ def test_arguments_fit_if_the_call_takes_them(decorator: Decorator, function: Fu
         assert [call for call, runs, said in made if said and not runs] == []
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=name)
-@pytest.mark.parametrize("decorator", UNKNOWN, ids=name)
+@each("function", FUNCTIONS)
+@each("decorator", UNKNOWN)
 def test_where_it_cannot_be_known_nothing_is_refused(
     decorator: Decorator, function: Function
 ) -> None:
@@ -260,7 +257,7 @@ def test_lanes_are_chosen_by_the_argument_of_the_task() -> None:
     assert placed(by_name_only(plain)) == KEYWORD_ONLY
 
 
-@pytest.mark.parametrize("decorator", UNKNOWN, ids=name)
+@each("decorator", UNKNOWN)
 def test_no_lane_is_chosen_by_guessing(decorator: Decorator) -> None:
     with pytest.raises(InvalidTask, match=r"^per='order': its decorator takes \(\*args"):
         placed(decorator(plain))

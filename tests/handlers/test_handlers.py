@@ -21,6 +21,7 @@ from expirebridge.handlers import (
 )
 from expirebridge.model.policies import Delays, Exponential, check_timeout
 from expirebridge.settings import Settings
+from tests.kit.cases import each
 from tests.kit.modules import forgotten, put
 
 
@@ -484,7 +485,7 @@ def test_arguments_that_fit_pass() -> None:
     check_binding(example, [1], {"subject": "hi", "copies": 2})
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "kwargs", "why"),
     [
         ([], {}, "missing a required"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.handlers.signatures import Shape, shape_of
+from tests.kit.cases import each
 
 NAMES = ["a", "b", "c", "d", "self", "user_id", "größe", "positional", "text"]
 
@@ -78,7 +79,7 @@ def test_any_other_text_is_refused_with_a_value_error(text: str) -> None:
     assert str(shape) == text
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "", "(", "()x", "a", "(a", "(,)", "(a,b)", "(a, )", "( a)", "(a, a)", "(/)", "(/, a)",
@@ -94,7 +95,7 @@ def test_a_text_that_is_not_exactly_a_shape_is_refused(text: str) -> None:
     assert len(str(refused.value)) < 300
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "text"),
     [
         ("", "()"),
@@ -127,7 +128,7 @@ def unreadable() -> list[Callable[..., Any]]:
     return [misled, iter]
 
 
-@pytest.mark.parametrize("function", unreadable())
+@each("function", unreadable())
 def test_a_signature_that_cannot_be_read_is_not_said_to_fit_or_not(
     function: Callable[..., Any],
 ) -> None:

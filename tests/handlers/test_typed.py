@@ -26,6 +26,7 @@ from expirebridge.model.keys import decode_args, encode_args
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import PARTITIONS
+from tests.kit.cases import each
 from tests.kit.modules import forgotten, put
 
 
@@ -206,7 +207,7 @@ def test_a_handler_that_is_not_typed_is_called_without_a_detour() -> None:
 # What a producer gets wrong
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "value", "reason"),
     [
         (int, "17", "value is of type str, which does not fit int (Input should be a valid int"),
@@ -241,7 +242,7 @@ class Loud(Order):
     volume: int = 11
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "value", "reason"),
     [
         (bytes, b"\xff", "invalid utf-8"),
@@ -279,7 +280,7 @@ def test_json_of_any_kind_is_read_or_refused_by_its_parameter(
         assert isinstance(received, typed[0])
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "written"),
     [(int, "17"), (int, 17.0), (int, True), (bool, 1), (str, 17), (float, "1.5"), (date, 0)],
 )

@@ -1,10 +1,9 @@
 """What the clients must not leave to the redis-py that happens to be installed."""
 
-import pytest
-
 from expirebridge.connection import clients, several_servers
 from expirebridge.handlers import Registry
 from expirebridge.settings import Settings
+from tests.kit.cases import each
 from tests.kit.nodes import Process
 
 
@@ -16,7 +15,7 @@ def test_the_name_in_a_certificate_is_checked_unless_certificates_are_not() -> N
         assert options["ssl_check_hostname"] is checked
 
 
-@pytest.mark.parametrize("url", ["redis://h/1", "valkey://h/1", "unix:///run/redis.sock"])
+@each("url", ["redis://h/1", "valkey://h/1", "unix:///run/redis.sock"])
 def test_a_plain_url_has_plain_connections(url: str) -> None:
     """No sentinel is asked, and no role: there is nothing that could."""
     client = clients.producer_client(url)

@@ -33,6 +33,7 @@ from expirebridge.model.keys import (
     id_for_key,
     parse_key,
 )
+from tests.kit.cases import each
 
 
 @dataclass
@@ -118,7 +119,7 @@ def test_what_a_producer_writes_passes_the_check_of_foreign_arguments(
     check_args(encode_args(args, kwargs))
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "kwargs", "encoded"),
     [
         ([], None, b"[]"),
@@ -152,7 +153,7 @@ def test_nesting_that_json_can_hold_comes_back() -> None:
 # Keys that are not ours, and keys that are but cannot be tasks
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         b"",
@@ -171,7 +172,7 @@ def test_a_key_of_another_form_is_left_alone(name: bytes) -> None:
     assert parse_key(name) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "named"),
     [
         (b":?a.b?[]", "id=''"),
@@ -229,25 +230,25 @@ def test_the_id_for_a_key_tells_keys_apart() -> None:
 # Arguments that JSON would change
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
-        pytest.param(float("nan"), id="NaN"),
-        pytest.param(float("inf"), id="infinity"),
-        pytest.param(float("-inf"), id="minus infinity"),
-        pytest.param(2**64, id="integer too large"),
-        pytest.param(-(2**63) - 1, id="integer too small"),
-        pytest.param(10**30, id="integer far too large"),
-        pytest.param((1, 2), id="tuple"),
-        pytest.param((), id="empty tuple"),
-        pytest.param({1}, id="set"),
-        pytest.param(b"x", id="bytes"),
-        pytest.param(datetime(2030, 1, 1, tzinfo=UTC), id="datetime"),
-        pytest.param(Decimal("1.5"), id="Decimal"),
-        pytest.param(UUID(int=1), id="UUID"),
-        pytest.param(object(), id="object"),
-        pytest.param("\ud800", id="lone surrogate"),
-        pytest.param({"\ud800": 1}, id="lone surrogate as key"),
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        2**64,
+        -(2**63) - 1,
+        10**30,
+        (1, 2),
+        (),
+        {1},
+        b"x",
+        datetime(2030, 1, 1, tzinfo=UTC),
+        Decimal("1.5"),
+        UUID(int=1),
+        object(),
+        "\ud800",
+        {"\ud800": 1},
     ],
 )
 def test_a_value_that_json_would_change_is_refused_by_its_place(value: object) -> None:
@@ -258,7 +259,7 @@ def test_a_value_that_json_would_change_is_refused_by_its_place(value: object) -
         encode_args([], {"x": [value]})
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "instead"),
     [
         (UUID(int=1), "pass str(value)"),
@@ -275,7 +276,6 @@ def test_a_value_that_json_would_change_is_refused_by_its_place(value: object) -
         (Point(1, 2), "pass dataclasses.asdict(value)"),
         (Customer(name="Ann"), "pass value.model_dump(mode='json')"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_what_json_lacks_is_refused_with_what_to_pass_instead(value: object, instead: str) -> None:
     with pytest.raises(InvalidTask) as caught:
@@ -291,7 +291,7 @@ def test_what_has_no_counterpart_is_refused_without_advice() -> None:
         encode_args([float("nan")], None)
 
 
-@pytest.mark.parametrize("key", [1, 1.5, None, True, b"x", ("a",)])
+@each("key", [1, 1.5, None, True, b"x", ("a",)])
 def test_a_key_that_is_not_text_is_refused_by_its_place(key: object) -> None:
     with pytest.raises(InvalidTask) as caught:
         encode_args([0, {"x": {key: 1}}], None)
@@ -314,7 +314,7 @@ def test_a_keyword_argument_is_named_as_such() -> None:
         encode_args([], {"to": float("nan")})
 
 
-@pytest.mark.parametrize("depth", [300, 500, 1_500, 50_000])
+@each("depth", [300, 500, 1_500, 50_000])
 def test_nesting_too_deep_is_refused(depth: int) -> None:
     with pytest.raises(InvalidTask, match="args"):
         encode_args(nested(depth), None)
@@ -332,13 +332,13 @@ def test_a_keyword_named_star_is_refused() -> None:
         encode_args([], {"*": [1]})
 
 
-@pytest.mark.parametrize("args", ["hi", b"hi", 42, None, {"a": 1}, {1}])
+@each("args", ["hi", b"hi", 42, None, {"a": 1}, {1}])
 def test_positional_arguments_that_are_no_list_are_refused(args: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^args="):
         encode_args(args, None)
 
 
-@pytest.mark.parametrize("kwargs", ["hi", [1], 42])
+@each("kwargs", ["hi", [1], 42])
 def test_keyword_arguments_that_are_no_mapping_are_refused(kwargs: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^kwargs="):
         encode_args([], kwargs)
@@ -347,7 +347,7 @@ def test_keyword_arguments_that_are_no_mapping_are_refused(kwargs: Any) -> None:
 # Arguments of foreign tasks
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoded", "why"),
     [
         (b"", "args: "),
@@ -383,7 +383,7 @@ def test_foreign_arguments_that_would_not_reach_a_handler_unchanged_are_refused(
             decode_args(encoded)
 
 
-@pytest.mark.parametrize("depth", [500, 1_000, 1_020, 5_000])
+@each("depth", [500, 1_000, 1_020, 5_000])
 def test_arguments_that_are_nested_deep_are_read_or_refused(depth: int) -> None:
     """How deep a reader gets depends on Python's version; a RecursionError is for nobody."""
     encoded = b"[" * depth + b"1" * 19 + b"]" * depth
@@ -394,7 +394,7 @@ def test_arguments_that_are_nested_deep_are_read_or_refused(depth: int) -> None:
         assert (len(args), kwargs) == (1, {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoded", "args", "kwargs"),
     [
         (b" [ 1 , 2.5e3 ] ", [1, 2500.0], {}),
@@ -423,27 +423,23 @@ def test_foreign_json_of_another_writer_is_accepted_if_it_holds_arguments(value:
 # Ids, functions and tags
 
 
-@pytest.mark.parametrize("id", ["a", "0", "order:42", "a.b@c_d-e", ":", "x" * 128])
+@each("id", ["a", "0", "order:42", "a.b@c_d-e", ":", "x" * 128])
 def test_a_legal_id_is_returned_as_it_is(id: str) -> None:
     assert check_id(id) == id
 
 
-@pytest.mark.parametrize(
-    "id", ["", "?", "a?b", "a b", "{a}", "a/b", "é", "a\n", "\0", "x" * 129, None, 42, b"a"]
-)
+@each("id", ["", "?", "a?b", "a b", "{a}", "a/b", "é", "a\n", "\0", "x" * 129, None, 42, b"a"])
 def test_an_illegal_id_is_refused(id: object) -> None:
     with pytest.raises(InvalidTask, match=r"^id="):
         check_id(id)
 
 
-@pytest.mark.parametrize(
-    "func", ["a.b", "_a._b", "mail.send", "shop/eu_1/mail.send2", "a." + "b" * (MAX_FUNC - 2)]
-)
+@each("func", ["a.b", "_a._b", "mail.send", "shop/eu_1/mail.send2", "a." + "b" * (MAX_FUNC - 2)])
 def test_a_legal_function_name_is_returned_as_it_is(func: str) -> None:
     assert check_func(func) == func
 
 
-@pytest.mark.parametrize(
+@each(
     "func",
     [
         "", "a", ".", "a.", ".b", "a..b", "a.b.c", "a/b", "a/b.c/d", "a//b.c", "a/.b", "./a.b",
@@ -461,7 +457,7 @@ def test_tags_are_kept_in_order_and_once_each() -> None:
     assert check_tags(["b", "a/1", "b", "x" * 128]) == ("b", "a/1", "x" * 128)
 
 
-@pytest.mark.parametrize("tag", ["", " ", "a b", "a\n", "é", "{a}", "a?b", "x" * 129, 42, None])
+@each("tag", ["", " ", "a b", "a\n", "é", "{a}", "a?b", "x" * 129, 42, None])
 def test_an_illegal_tag_is_refused(tag: object) -> None:
     with pytest.raises(InvalidTask, match=r"^tag "):
         check_tags(["fine", tag])

@@ -12,6 +12,7 @@ import expirebridge
 from expirebridge import AsyncBridge, Bridge, InvalidTask
 from expirebridge.ledger import Ledger
 from expirebridge.model.keywords import advising
+from tests.kit.cases import each
 
 UNREACHED = "redis://127.0.0.1:1/1"  # nothing is sent by a call that does not fit
 NOT_CALLED = {
@@ -53,10 +54,10 @@ def refusal(function: Callable[..., Any], **keywords: Any) -> str:
     return str(caught.value)
 
 
-PUBLIC = [pytest.param(*one, id=one[0]) for one in public()]
+PUBLIC = list(public())
 
 
-@pytest.mark.parametrize(("name", "function"), PUBLIC)
+@each(("name", "function"), PUBLIC)
 def test_a_keyword_that_is_not_there_is_answered_with_those_that_are(
     name: str, function: Callable[..., Any]
 ) -> None:
@@ -69,7 +70,7 @@ def test_a_keyword_that_is_not_there_is_answered_with_those_that_are(
             assert f"{one}=" in said
 
 
-@pytest.mark.parametrize(("name", "function"), PUBLIC)
+@each(("name", "function"), PUBLIC)
 def test_a_misspelt_keyword_is_answered_with_the_right_one(
     name: str, function: Callable[..., Any]
 ) -> None:
@@ -94,7 +95,7 @@ LATER = datetime(2099, 1, 1, tzinfo=UTC)
 SEND = "mail.send"
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "said"),
     [
         (lambda: BRIDGE.make_task(SEND, 1, 2, delay="5m"), "handler's arguments are one list"),
@@ -153,7 +154,7 @@ def several() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield name, method
 
 
-@pytest.mark.parametrize(("name", "method"), [pytest.param(*one, id=one[0]) for one in several()])
+@each(("name", "method"), list(several()))
 def test_one_id_in_place_of_several_is_refused(name: str, method: Callable[..., Any]) -> None:
     more = {"by": 60} if name == "put_off_all" else {}
     with pytest.raises(InvalidTask, match="give a list of ids, such as"):

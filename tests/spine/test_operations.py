@@ -30,6 +30,7 @@ from expirebridge.store.commands.call import (
     When,
 )
 from expirebridge.store.commands.producing import NewTask
+from tests.kit.cases import each
 
 OPERATIONS = Operations(Settings(), Hooks())
 NOW = 1_900_000_000_000
@@ -106,7 +107,7 @@ def run(runnable: Runnable[Any], **fate: Any) -> tuple[list[Command[Any]], Any]:
 # Bad input
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"delay": None}, "either delay or at"),
@@ -172,7 +173,7 @@ def test_a_task_that_cannot_be_is_refused_before_anything_is_sent(
     assert named in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("item", "named"),
     [
         ({"func": "mail.send", "dely": 60}, "'dely'"),
@@ -203,7 +204,7 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
         first_call(OPERATIONS.make_tasks(items))
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"state": "sleeping"}, "state='sleeping'"),
@@ -232,7 +233,7 @@ def test_a_listing_that_cannot_be_is_refused(options: dict[str, Any], named: str
     assert named in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("id", "options", "named"),
     [
         ("a b", {}, "id='a b'"),
@@ -248,7 +249,7 @@ def test_a_watch_that_cannot_be_is_refused(id: Any, options: Any, named: str) ->
         first_call(OPERATIONS.watch(id, "mail.send", **{"ttl": 60} | options))
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"max_wait": 59.9}, "max_wait=59.9: it is shorter than delay=60"),
@@ -266,7 +267,7 @@ def test_a_limit_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
         new_task(**given)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"window": 0}, "window=0: it must be at least a millisecond"),
@@ -289,7 +290,7 @@ def test_a_throttle_is_sent_in_ms() -> None:
     assert new_task(id="a", if_exists="keep", window="1h").fields == {"window": 3_600_000}
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"late_after": "5m"}, "late_after='5m': add what to do then"),
@@ -310,13 +311,13 @@ def test_a_misfire_policy_that_cannot_be_is_refused(options: dict[str, Any], nam
         handler(**options)
 
 
-@pytest.mark.parametrize("over", [0, -1, "soon", "0s"])
+@each("over", [0, -1, "soon", "0s"])
 def test_a_window_that_cannot_be_is_refused(over: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^over="):
         Spread(over)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "stored"),
     [
         ({}, None),
@@ -359,7 +360,7 @@ def test_no_operation_takes_an_illegal_id() -> None:
             first_call(ask())
 
 
-@pytest.mark.parametrize("tag", ["a b", "", "x" * 10_000, "a\n", None])
+@each("tag", ["a b", "", "x" * 10_000, "a\n", None])
 def test_no_operation_takes_an_illegal_tag(tag: Any) -> None:
     for ask in (
         lambda: OPERATIONS.cancel_tag(tag),
@@ -373,7 +374,7 @@ def test_no_operation_takes_an_illegal_tag(tag: Any) -> None:
             first_call(ask())
 
 
-@pytest.mark.parametrize("by", [-1, "soon", float("nan"), None])
+@each("by", [-1, "soon", float("nan"), None])
 def test_a_task_is_not_put_off_by_what_is_no_duration(by: Any) -> None:
     for ask in (lambda: OPERATIONS.put_off("a", by), lambda: OPERATIONS.put_off_tag("t", by)):
         with pytest.raises(InvalidTask, match=r"^by="):
@@ -394,7 +395,7 @@ def test_an_id_that_is_shown_twice_is_put_off_once() -> None:
     assert stop.value.value == {Change.MOVED: 1, Change.RUNNING: 0}
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({}, "either delay or at"),
@@ -430,7 +431,7 @@ def test_a_chosen_id_is_sent_as_such() -> None:
     assert (task.id, task.drawn, task.if_exists) == ("order:42", False, "keep")
 
 
-@pytest.mark.parametrize(
+@each(
     ("at", "ms"),
     [
         (FUTURE, 2_051_222_400_000),
@@ -574,7 +575,7 @@ def test_all_tasks_are_checked_before_the_first_is_sent() -> None:
         first_call(OPERATIONS.make_tasks(items))
 
 
-@pytest.mark.parametrize(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
+@each(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
 def test_a_word_of_celery_is_refused_with_ours(word: str, ours: str) -> None:
     wrong = f"unexpected keyword argument '{word}'; use {ours}="
     with pytest.raises(InvalidTask, match=f"^task 1: .*{wrong}"):
@@ -587,7 +588,7 @@ def test_every_task_of_a_given_id_is_sent_with_a_nonce_of_its_call() -> None:
     assert len({call.arguments[0] for call in calls}) == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("ids", "script"),
     [([None], "make_drawn"), ([None] * 2, "make_drawn_many"), ([None, "a"], "make")],
 )
@@ -609,7 +610,7 @@ def test_rejected_tasks_do_not_keep_the_others_from_being_made() -> None:
     assert [task.outcome for task in made] == [Outcome.REJECTED] * 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("folder", "func", "meant"),
     [
         ("tasks", "tasks.mail.send", "mail.send"),
@@ -625,7 +626,7 @@ def test_a_name_as_python_imports_it_is_advised(folder: str, func: str, meant: s
         first_call(operations.make_task(func, [1], 5))
 
 
-@pytest.mark.parametrize("func", ["tasks.", "tasks.größe.send", "send", "..", ""])
+@each("func", ["tasks.", "tasks.größe.send", "send", "..", ""])
 def test_a_name_that_can_mean_nothing_is_refused_without_advice(func: str) -> None:
     with pytest.raises(InvalidTask, match=r"in ASCII identifiers$"):
         new_task(func)

@@ -22,6 +22,7 @@ from expirebridge.model.policies import (
     decode_policy,
     policy_of,
 )
+from tests.kit.cases import each
 
 SECOND, MINUTE, HOUR = 1, 60, 3600
 
@@ -59,7 +60,7 @@ def test_a_policy_is_taken_as_it_is() -> None:
     assert policy_of(DEFAULT_POLICY) is DEFAULT_POLICY
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "named"),
     [
         ("15m", "retry='15m'"),
@@ -124,14 +125,14 @@ def test_an_exponential_with_a_small_factor_grows_until_its_longest() -> None:
     assert delay >= 1800
 
 
-@pytest.mark.parametrize("factor", [1e6, 1e300])
+@each("factor", [1e6, 1e300])
 def test_an_exponential_with_a_great_factor_stays_at_its_longest(factor: float) -> None:
     delay = Exponential(factor=factor, attempts=MAX_ATTEMPTS).delay(999)
     assert delay is not None
     assert 1800 <= delay <= 3600
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"first": 0},
@@ -151,7 +152,6 @@ def test_an_exponential_with_a_great_factor_stays_at_its_longest(factor: float) 
         {"first": "1m"},
         {"attempts": 2.5},
     ],
-    ids=str,
 )
 def test_an_exponential_that_cannot_be_is_refused(options: Any) -> None:
     with pytest.raises(InvalidTask):
@@ -181,7 +181,7 @@ def test_the_default_comes_back_from_its_record() -> None:
     assert decode_policy(DEFAULT_POLICY.encode()) == DEFAULT_POLICY
 
 
-@pytest.mark.parametrize(
+@each(
     "stored",
     [
         b"", b"\xff", b"15", b"null", b'"x"', b"[1", b'["x"]', b"[null]", b"[[1]]", b'{"x":1}',
@@ -196,9 +196,7 @@ def test_what_is_no_policy_in_a_record_raises_value_error(stored: bytes) -> None
 # What a handler raises
 
 
-@pytest.mark.parametrize(
-    ("after", "seconds"), [(90, 90), ("15m", 900), (timedelta(minutes=1), 60), (0, 0)]
-)
+@each(("after", "seconds"), [(90, 90), ("15m", 900), (timedelta(minutes=1), 60), (0, 0)])
 def test_retry_takes_any_duration(after: float | timedelta | str, seconds: float) -> None:
     retry = Retry(after)
     assert retry.after == seconds
@@ -236,7 +234,7 @@ def test_a_granted_snooze_waits_no_longer_than_it_may(
     assert Snooze(after).delay(now) == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "name"),
     [
         ({"after": "soon"}, "after"), ({"after": -1}, "after"),
@@ -250,7 +248,7 @@ def test_snooze_refuses_what_is_no_limit(wrong: dict[str, Any], name: str) -> No
         Snooze(**{"after": 1, **wrong})
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "name"),
     [
         ({"after": "soon"}, "after"),
@@ -264,7 +262,7 @@ def test_busy_refuses_what_is_no_duration_or_parameter(wrong: dict[str, Any], na
         Busy(**{"after": 1, **wrong})
 
 
-@pytest.mark.parametrize("after", [-1, "soon", math.nan, None])
+@each("after", [-1, "soon", math.nan, None])
 def test_retry_refuses_what_is_no_duration(after: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^after="):
         Retry(after)

@@ -18,6 +18,7 @@ from expirebridge.settings import (
     named_url,
     warn_of_variables,
 )
+from tests.kit.cases import each
 from tests.kit.logs import Log
 from tests.kit.private_keys import K1
 
@@ -130,7 +131,7 @@ def test_how_long_rows_are_kept_is_a_duration(monkeypatch: pytest.MonkeyPatch) -
         Settings.read()
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a" * 65, "Ä", 7])
+@each("name", ["", "a b", "a" * 65, "Ä", 7])
 def test_a_ledger_has_a_plain_name(name: Any) -> None:
     with pytest.raises(InvalidSetting, match="ledger_name"):
         Settings(ledger_name=name)
@@ -160,7 +161,7 @@ def test_a_setting_may_be_at_its_limit() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value"),
     [
         ("concurrency", 0),
@@ -195,20 +196,18 @@ def test_a_value_that_cannot_be_is_refused_by_its_name(name: str, value: Any) ->
         Settings.read(**{name: value})
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("2", 2), ("0.5", 0.5), ("2s", 2), ("1m30s", 90), ("750ms", 0.75)]
-)
+@each(("text", "seconds"), [("2", 2), ("0.5", 0.5), ("2s", 2), ("1m30s", 90), ("750ms", 0.75)])
 def test_lease_and_grace_are_seconds_or_text_with_units(text: str, seconds: float) -> None:
     settings = Settings.read(lease=text, grace=text)
     assert (settings.lease, settings.grace) == (seconds, seconds)
 
 
-@pytest.mark.parametrize("doorbell", list(Doorbells))
+@each("doorbell", list(Doorbells))
 def test_a_doorbell_may_be_given_by_its_name(doorbell: Doorbells) -> None:
     assert Settings.read(doorbell=str(doorbell)).doorbell is doorbell
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "right"),
     [
         ("conurrency", "concurrency"),
@@ -269,7 +268,7 @@ def test_a_wrong_variable_is_named_with_what_it_holds(
     assert str(refused.value) == f"{name.lower()}={text!r}: {fault}", "what is given goes before it"
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "read"),
     [
         ("mail.*", ("mail.*",)),
@@ -288,7 +287,7 @@ def test_a_variable_holds_patterns_of_functions(monkeypatch: pytest.MonkeyPatch)
     assert Settings.read(functions=["shop/*"]).functions == ("shop/*",)
 
 
-@pytest.mark.parametrize("given", [[""], "mail.*,", ",", ["mail.*", " "], 5, [5], {"mail.*": 1}])
+@each("given", [[""], "mail.*,", ",", ["mail.*", " "], 5, [5], {"mail.*": 1}])
 def test_patterns_of_functions_that_cannot_be_are_refused(given: Any) -> None:
     with pytest.raises(InvalidSetting, match=r"^functions="):
         Settings.read(functions=given)
@@ -329,7 +328,7 @@ def test_what_the_project_says_wrongly_is_named(of_project: dict[str, Any]) -> N
         Settings.read(concurrency=1, lease=0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "place"),
     [
         ("shop.listing:modules", "shop.listing:modules"),

@@ -5,12 +5,11 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 import expirebridge
 from expirebridge import State, Task, events
 from expirebridge.ledger import LedgerTask
 from expirebridge.testing import Ran
+from tests.kit.cases import each
 
 LONGEST = 500
 BY_USERS = {"Exponential", "Limit", "Rate", "Spread"}
@@ -46,18 +45,17 @@ def a_task() -> Task:
 PUBLIC = list(public())
 
 
-@pytest.mark.parametrize("kind", PUBLIC, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize(
+@each("kind", PUBLIC)
+@each(
     "held",
     ["x" * 10_000, ["x" * 10_000] * 1000, {"x": "y" * 10_000}, [a_task()] * 1000,
      datetime.max.replace(tzinfo=UTC)],
-    ids=["text", "texts", "mapping", "tasks", "time"],
 )  # fmt: skip
 def test_the_repr_is_short_however_much_it_holds(kind: Any, held: object) -> None:
     assert len(repr(filled(kind, held))) <= LONGEST
 
 
-@pytest.mark.parametrize("kind", PUBLIC, ids=lambda kind: kind.__name__)
+@each("kind", PUBLIC)
 def test_it_shows_no_arguments_and_nothing_that_was_made_of_them(kind: Any) -> None:
     value = filled(kind, "")
     for one in fields(kind):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from expirebridge import current_task
 from expirebridge.model.task import FINISHED, State, Task, from_ms, to_ms
+from tests.kit.cases import each
 
 MILLISECOND = timedelta(milliseconds=1)
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -34,7 +35,7 @@ def test_a_moment_is_rounded_up_to_the_millisecond_and_never_earlier(moment: dat
     assert moment <= rounded < moment + MILLISECOND
 
 
-@pytest.mark.parametrize(
+@each(
     ("moment", "ms"),
     [
         (datetime(1970, 1, 1, tzinfo=UTC), 0),

@@ -9,6 +9,7 @@ from expirebridge import AsyncBridge, Bridge, InvalidSetting
 from expirebridge.connection import clients
 from expirebridge.connection.urls import read_cluster_url, read_sentinel_url, safe_url
 from expirebridge.settings import Settings
+from tests.kit.cases import each
 
 SECRET = "s3cr"
 REST = "etpw"
@@ -69,8 +70,8 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize("url", UNUSABLE)
-@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+@each("url", UNUSABLE)
+@each("colour", [Bridge, AsyncBridge])
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(
     url: str, colour: type[Bridge | AsyncBridge]
 ) -> None:
@@ -84,13 +85,13 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("url", UNESCAPED)
+@each("url", UNESCAPED)
 def test_a_login_that_is_not_escaped_is_refused_with_the_escapes(url: str) -> None:
     with pytest.raises(InvalidSetting, match="write %2F for /, %3F for \\?, %23 for #"):
         Bridge(url)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "reason"),
     [
         ("http://h/1", "begin it with one of redis://, rediss://, unix://, valkey://, "),
@@ -143,7 +144,7 @@ def test_what_is_no_text_is_no_url() -> None:
         Bridge(client)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "redis://h",
@@ -165,12 +166,12 @@ def test_what_is_no_text_is_no_url() -> None:
         "unix://ann:pw@/run/redis.sock?db=1",
     ],
 )
-@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+@each("colour", [Bridge, AsyncBridge])
 def test_other_urls_are_taken(url: str, colour: type[Bridge | AsyncBridge]) -> None:
     colour(url)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "redis://h/1?protocol=3", "redis://h?protocol=3&socket_timeout=2", "redis+cluster://h?protocol=3",
@@ -206,12 +207,12 @@ def test_a_url_of_sentinels_is_read_in_its_parts() -> None:
     )
 
 
-@pytest.mark.parametrize("url", ["redis://h/1", "valkey://h/1", "unix:///run/redis.sock"])
+@each("url", ["redis://h/1", "valkey://h/1", "unix:///run/redis.sock"])
 def test_a_url_of_a_server_names_no_sentinels(url: str) -> None:
     assert read_sentinel_url(url) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "shown"),
     [
         ("redis://h/1", "redis://h/1"),
@@ -236,7 +237,7 @@ def test_settings_do_not_show_their_url() -> None:
     assert SECRET not in repr(Settings(url=f"redis://:{SECRET}@h/1"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "node_url"),
     [
         ("redis+cluster://h", "redis://h:6379/0"),
@@ -245,7 +246,7 @@ def test_settings_do_not_show_their_url() -> None:
         ("valkeys+cluster://h1,h2", "rediss://h1:6379/0"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+@each("colour", [Bridge, AsyncBridge])
 def test_urls_of_clusters_are_taken(
     url: str, node_url: str, colour: type[Bridge | AsyncBridge]
 ) -> None:
