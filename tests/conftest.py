@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.kit.cluster_fixtures",
     "tests.kit.imports",
     "tests.kit.interrupts",
+    "tests.kit.last_words",
     "tests.kit.matrix",
     "tests.kit.printing",
 ]

@@ -21,6 +21,7 @@ from tests.faults.table import Fault
 from tests.kit.apart import slot_of_task
 from tests.kit.divided import SLOTS, DividedCluster, can_divide
 from tests.kit.history import CutOff, Forgot, Made, Writer, now, read
+from tests.kit.process_logs import noted
 from tests.kit.processes import COMMAND, ROOT, until_logged
 
 LEASE = 3.0
@@ -106,7 +107,7 @@ def listening_there(
         "--log-format", "json",
     )  # fmt: skip
     env = os.environ | {"PYTHONPATH": str(ROOT), "HISTORY": str(history.folder)}
-    with (folder.parent / "listeners.log").open("ab") as output:
+    with noted(folder.parent / "listeners.log").open("ab") as output:
         process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=env)
     try:
         yield process

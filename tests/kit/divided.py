@@ -20,6 +20,7 @@ import redis
 
 from tests.kit.history import now
 from tests.kit.patience import PATIENCE
+from tests.kit.process_logs import noted
 
 NODE_TIMEOUT_MS = 3000
 SLOTS = 16384
@@ -143,7 +144,7 @@ class DividedCluster:
             "cluster-require-full-coverage": "no", "repl-diskless-sync-delay": 0,
         }  # fmt: skip
         words = [str(self._binary), *(w for k, v in options.items() for w in (f"--{k}", str(v)))]
-        with (directory / "log").open("wb") as log:
+        with noted(directory / "log").open("wb") as log:
             process = subprocess.Popen(
                 self.there(*words) if host == SERVICE else words, stdout=log, stderr=log
             )

@@ -12,6 +12,7 @@ import redis
 
 from expirebridge import Bridge, Task
 from tests.kit.patience import PATIENCE, until
+from tests.kit.process_logs import noted
 from tests.kit.processes import ROOT
 
 MANAGE = """
@@ -135,7 +136,7 @@ class DjangoProject:
     ) -> Iterator["subprocess.Popen[bytes]"]:
         """A listener of the project, which is up when the block begins, and ends with it."""
         self._write_settings()
-        with (self.folder / "listener.log").open("ab") as log:
+        with noted(self.folder / "listener.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *command, "listen", *options],
                 cwd=self.folder, env=self.environment(**env), stdout=log, stderr=log,

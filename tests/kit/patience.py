@@ -1,7 +1,8 @@
 """How long tests wait for what must come: the one deadline of all of them.
 
 It bounds nothing that is tested. A machine may be busy, and a container may have half a core:
-what is right comes before, however slow it is. What has not come by then never will.
+what is right comes before, however slow it is. What has not come by then never will, and the
+test fails and prints what it knows (tests/kit/last_words.py).
 
 pytest's own timeout, in pyproject.toml, is longer, and ends a test that waits without a deadline.
 """

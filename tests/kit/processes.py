@@ -17,6 +17,7 @@ import redis
 
 from expirebridge import current_task
 from tests.kit.patience import PATIENCE, until
+from tests.kit.process_logs import noted
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "expirebridge")
@@ -94,7 +95,7 @@ def launched(
     port = url.rpartition(":")[2].partition("/")[0]
     # Its handlers report with the help of this very module.
     env = {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)} | env
-    with (folder.parent / "listeners.log").open("ab") as output:
+    with noted(folder.parent / "listeners.log").open("ab") as output:
         process = subprocess.Popen(
             [*COMMAND, "listen", "--tasks", folder, "--url", url, *options],
             stdout=output,

@@ -17,6 +17,7 @@ import redis
 
 from expirebridge.embedded.server import HOST, EmbeddedServer, embedded_binary, free_port
 from tests.kit.patience import PATIENCE
+from tests.kit.process_logs import noted
 from tests.kit.servers import SERVERS
 
 NAME = "mymaster"
@@ -51,7 +52,7 @@ class Sentinel:
 
     def start(self) -> None:
         """Start it, with what it knew before, and wait until it answers."""
-        with self._file.with_suffix(".log").open("ab") as output:
+        with noted(self._file.with_suffix(".log")).open("ab") as output:
             self._process = subprocess.Popen(
                 [BINARY, self._file, "--sentinel"], stdout=output, stderr=subprocess.STDOUT
             )

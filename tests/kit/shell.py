@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.kit.process_logs import noted
+
 ENDED = "block ended with"
 
 
@@ -47,7 +49,7 @@ def shell(folder: Path, **env: str) -> Iterator[Shell]:
     What it has started in the background and still runs at the end is killed.
     """
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    with (folder / "shell.log").open("ab") as log, subprocess.Popen(
+    with noted(folder / "shell.log").open("ab") as log, subprocess.Popen(
         ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         cwd=folder, env=os.environ | {"PATH": path} | env, start_new_session=True,
     ) as process:  # fmt: skip

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tests.kit.databases import free_port
 from tests.kit.patience import PATIENCE
+from tests.kit.process_logs import noted
 from tests.kit.processes import ROOT
 
 _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -118,7 +119,7 @@ class Terminals:
         if command == "expirebridge server":
             words += ["--port", str(self.port)]
         words += [word.format(port=self._web_port) for word in _WEB.get(words[0], ())]
-        self._output = self._folder / f"{len(self._background)}.log"
+        self._output = noted(self._folder / f"{len(self._background)}.log")
         self._read = set()
         with self._output.open("wb") as output:
             process = subprocess.Popen(

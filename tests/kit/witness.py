@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -52,9 +52,13 @@ async def logged(words: str, caplog: pytest.LogCaptureFixture) -> None:
 class Witness:
     """Give it to a listener as a hook; then wait for what it saw."""
 
+    all: ClassVar[list["Witness"]] = []
+    """Those of this test, which prints what they saw if it fails."""
+
     def __init__(self) -> None:
         self.events: list[Event] = []
         self._more = asyncio.Event()
+        Witness.all.append(self)
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)

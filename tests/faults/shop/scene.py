@@ -23,6 +23,7 @@ from tests.kit.databases import Database
 from tests.kit.history import Killed, Known, Writer, now, read
 from tests.kit.patience import PATIENCE
 from tests.kit.points import Points
+from tests.kit.process_logs import noted
 from tests.kit.processes import ROOT, listener
 
 LEASE = 2.0
@@ -99,7 +100,7 @@ class Trade:
 
     def start_producer(self) -> int:
         """Start the one that sells."""
-        with (self._folder.parent / "producer.log").open("ab") as output:
+        with noted(self._folder.parent / "producer.log").open("ab") as output:
             self.producer = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.shop.sell", self.history.folder,
                  self._database],
