@@ -5,7 +5,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from expirebridge.embedded.server import HOST, EmbeddedServer
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.errors import EmbeddedServerError
 
 SLOTS = 16384
@@ -265,11 +265,14 @@ class EmbeddedCluster:
 
 
 def free_ports(count: int) -> range:
-    """So many ports in a row that are free at this moment, as are those for the bus."""
+    """So many ports in a row that are free, as are those for the bus; nobody else is given them."""
     while True:
         first = random.randrange(*_CHOICE)  # noqa: S311 - to keep out of each other's way
         ports = range(first, first + count)
-        if all(_is_free(port) and _is_free(port + BUS) for port in ports):
+        with suppress(OSError):
+            for port in ports:
+                free_port(port)
+                free_port(port + BUS)
             return ports
 
 

@@ -34,11 +34,21 @@ def embedded_binary() -> Path:
     return Path(get_binary_path())
 
 
-def free_port() -> int:
-    """A port on which nothing listens at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+def free_port(wanted: int = 0) -> int:
+    """A free port of this machine, or the one that is wanted; nobody else is given it for a minute.
+
+    Raises OSError if the wanted one is in use.
+    """
+    with socket.socket() as listening, socket.socket() as visitor:
+        listening.bind((HOST, wanted))
+        # The first side that closes a connection keeps its port for a while. Only who reuses such
+        # a port on purpose, as servers do, may then have it: the system chooses it for nobody.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.listen()
+        visitor.connect(listening.getsockname())
+        visited, _ = listening.accept()
+        visited.close()
+        return int(listening.getsockname()[1])
 
 
 class _Watch:

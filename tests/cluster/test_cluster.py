@@ -5,9 +5,9 @@ of another slot: a cluster refuses it, for that key may be another node's.
 """
 
 import asyncio
-import socket
+import time
 from collections.abc import Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ from expirebridge import (
 )
 from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
-from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
+from expirebridge.embedded.cluster import free_ports
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.hooks import End, Gap
 from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
 from expirebridge.model.partitions import PartitionLayout, slot_of_id
@@ -95,24 +96,15 @@ def cluster_command(client: redis.Redis, *words: Any) -> Any:
     return client.execute_command("CLUSTER", *words)
 
 
-def port_for_a_node() -> int:
-    """A free port whose neighbour 10,000 further up, on which nodes talk, is free as well."""
-    while True:
-        port = free_port()
-        with socket.socket() as probe, suppress(OSError, OverflowError):
-            probe.bind((HOST, port + 10_000))
-            return port
-
-
 @pytest.fixture(scope="module", params=SERVERS)
 def node(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
     options = {"cluster-enabled": "yes", "cluster-require-full-coverage": "no"}
-    server = EmbeddedServer(binary=SERVERS[request.param], port=port_for_a_node(), options=options)
+    server = EmbeddedServer(binary=SERVERS[request.param], port=free_ports(1)[0], options=options)
     with server, redis.Redis(port=server.port) as client:
         cluster_command(client, "ADDSLOTS", *SLOTS)
         # A node takes its time, two seconds, before it believes that the cluster is well.
         while b"cluster_state:ok" not in cluster_command(client, "INFO"):
-            pass
+            time.sleep(0.02)
         yield client
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,18 @@ from tests.kit.servers import NAMES, SERVERS, server_of
 @pytest.fixture(params=SERVERS)
 def binary(request: pytest.FixtureRequest) -> Path:
     return SERVERS[request.param]
+
+
+def test_a_free_port_is_given_to_one_alone() -> None:
+    """Whoever draws a port starts its server later; many do so at the same time."""
+    ports = [free_port() for _ in range(1000)]
+    assert len(set(ports)) == len(ports)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((HOST, ports[0]))
+    with pytest.raises(OSError, match="in use"):
+        free_port(ports[0])
+    with EmbeddedServer(port=ports[0]) as server:
+        assert server.port == ports[0]
 
 
 def test_it_keeps_its_tasks_over_a_crash(binary: Path, tmp_path: Path) -> None:

@@ -14,9 +14,13 @@ from redis.retry import Retry
 from expirebridge.embedded import cluster
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from tests.kit.patience import PATIENCE
+from tests.kit.servers import is_stopped
 
 TAG = "{eb}"
 PREFIX = f"{TAG}expirebridge"
+_GIVEN_UP = 6.0
+"""Seconds after which a replica that was asked to take over has given it up, and does not say so:
+a primary, or a majority, that was too busy to answer it."""
 NODE_TIMEOUT_MS = 2000
 """For how long a node is silent before the others take it for dead."""
 
@@ -49,7 +53,7 @@ class Cluster:
     def client(self, node: EmbeddedServer) -> Iterator[redis.Redis]:
         """A plain client of one node, whatever its role, which follows and repeats nothing."""
         once = Retry(NoBackoff(), 0)
-        with redis.Redis(host=HOST, port=node.port, socket_timeout=2, retry=once) as client:
+        with redis.Redis(host=HOST, port=node.port, socket_timeout=PATIENCE, retry=once) as client:
             yield client
 
     def ask(self, node: EmbeddedServer, *words: Any) -> Any:
@@ -65,11 +69,11 @@ class Cluster:
 
     def slot_of(self, key: str) -> int:
         """The slot of a key; any node computes it."""
-        return int(self.ask(self._awake(), "CLUSTER", "KEYSLOT", key))
+        return int(self.ask(self._awake()[0], "CLUSTER", "KEYSLOT", key))
 
     def primary_of(self, slot: int, *, asked: EmbeddedServer | None = None) -> EmbeddedServer:
         """The node that serves a slot, by the word of one node."""
-        for start, end, primary, *_ in self.ask(asked or self._awake(), "CLUSTER", "SLOTS"):
+        for start, end, primary, *_ in self.ask(asked or self._awake()[0], "CLUSTER", "SLOTS"):
             if start <= slot <= end:
                 return self._at(primary[1])
         raise LookupError(f"nobody serves {slot}")
@@ -86,14 +90,12 @@ class Cluster:
         return int(next(slots)[0])
 
     def until_served_by(self, slot: int, node: EmbeddedServer) -> None:
-        """Wait until every node that answers says that this one serves the slot."""
+        """Wait until every node that runs says that this one serves the slot."""
 
         def served() -> bool:
-            named = set()
-            for asked in self.nodes:
-                with suppress(redis.RedisError, LookupError):
-                    named.add(self.primary_of(slot, asked=asked))
-            return named == {node}
+            with suppress(redis.RedisError, LookupError):
+                return {self.primary_of(slot, asked=one) for one in self._awake()} == {node}
+            return False
 
         _until(served, f"slot {slot} is not served by {node.port}")
 
@@ -129,7 +131,19 @@ class Cluster:
     def fail_over(self, primary: EmbeddedServer) -> EmbeddedServer:
         """Let a primary and its replica change places, in order; return the new primary."""
         replica, slot = self.replica_of(primary), self.slot_at(primary)
-        self.ask(replica, "CLUSTER", "FAILOVER")
+
+        asked = -_GIVEN_UP
+
+        def took_over() -> bool:
+            nonlocal asked
+            is_primary = bool(self.ask(replica, "ROLE")[0] == b"master")
+            if not is_primary and time.monotonic() > asked + _GIVEN_UP:
+                asked = time.monotonic()
+                with suppress(redis.ResponseError):  # its link to the primary is down
+                    self.ask(replica, "CLUSTER", "FAILOVER")
+            return is_primary
+
+        _until(took_over, f"{replica.port} does not take over")
         self.until_served_by(slot, replica)
         return replica
 
@@ -177,13 +191,9 @@ class Cluster:
                 return node
         raise LookupError(f"no node of ours is at port {int(port)}")
 
-    def _awake(self) -> EmbeddedServer:
-        """A node that answers."""
-        for node in self.nodes:
-            with suppress(redis.RedisError):
-                self.ask(node, "PING")
-                return node
-        raise LookupError("no node answers")
+    def _awake(self) -> Sequence[EmbeddedServer]:
+        """The nodes that run, and do not hang: however slow, they answer."""
+        return [node for node in self.nodes if node.pid is not None and not is_stopped(node.pid)]
 
     def __enter__(self) -> Self:
         self._cluster.__enter__()

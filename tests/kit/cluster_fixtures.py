@@ -11,13 +11,13 @@ from tests.kit.cluster import TAG, Cluster
 from tests.kit.servers import FEW, SERVERS
 
 
-@pytest.fixture(scope="module", params=FEW if ROUNDS > 1 else FEW[:1])
+@pytest.fixture(scope="session", params=FEW if ROUNDS > 1 else FEW[:1])
 def server_name(request: pytest.FixtureRequest) -> str:
     """Which server the nodes are; `make test-rest ROUNDS=2` takes a second one, too."""
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nodes(server_name: str) -> Iterator[Cluster]:
     with Cluster(SERVERS[server_name]) as cluster:
         yield cluster
@@ -25,10 +25,12 @@ def nodes(server_name: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(nodes: Cluster) -> Cluster:
-    """Six nodes that run, agree and are empty."""
+    """Six nodes that run, agree and are empty: the same ones for all tests, whatever they did."""
     nodes.until_well()
     for slot in (0, SLOTS // 2, SLOTS - 1):
-        nodes.ask(nodes.primary_of(slot), "FLUSHALL")
+        primary = nodes.primary_of(slot)
+        nodes.ask(primary, "FLUSHALL")
+        nodes.ask(primary, "FUNCTION", "FLUSH")
     return nodes
 
 

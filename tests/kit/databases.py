@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import Any, Protocol
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from expirebridge.embedded.server import free_port
 from tests.kit.processes import children_of, until_ended
 
 SQLITE, POSTGRESQL, MARIADB = "sqlite", "postgresql", "mariadb"
@@ -53,14 +53,6 @@ def client_of(name: str) -> str | None:
     """The command with which people talk to a database."""
     command = {POSTGRESQL: "psql", MARIADB: "mariadb", SQLITE: "sqlite3"}[name]
     return shutil.which(command, path=_PATH)
-
-
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class DatabaseServer:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import URL
 
-from tests.kit.databases import free_port
+from expirebridge.embedded.server import free_port
 
 BINARY = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin")
 SETTINGS = """

@@ -61,8 +61,14 @@ class Sentinel:
             with suppress(redis.ConnectionError):
                 self.ask("PING")
                 return
-            assert time.monotonic() < deadline, self._file.with_suffix(".log").read_text()
+            runs = self._process.poll() is None and time.monotonic() < deadline
+            assert runs, self.log
             time.sleep(0.01)
+
+    @property
+    def log(self) -> str:
+        """What it logged."""
+        return self._file.with_suffix(".log").read_text()
 
     def ask(self, *command: Any) -> Any:
         """What it answers to a command."""

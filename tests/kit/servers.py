@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -108,6 +109,13 @@ def hanging(server: EmbeddedServer) -> Iterator[None]:
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
     try:
+        while not is_stopped(server.pid):
+            time.sleep(0.001)
         yield
     finally:
         os.kill(server.pid, signal.SIGCONT)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, as `hanging` does."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 
-from tests.kit.databases import free_port
+from expirebridge.embedded.server import free_port
 from tests.kit.patience import PATIENCE
 from tests.kit.process_logs import noted
 from tests.kit.processes import ROOT

@@ -15,6 +15,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from expirebridge import Bridge, State
 from expirebridge.checks.finding import Level
+from expirebridge.embedded.server import free_port
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.checks import check_ledger
@@ -28,7 +29,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import RedisCheckpoint
 from tests.faults.link import Link
-from tests.kit.databases import Database, DatabaseServer, Standby, free_port
+from tests.kit.databases import Database, DatabaseServer, Standby
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
