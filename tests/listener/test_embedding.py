@@ -31,6 +31,7 @@ from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from tests.kit.logs import SECRET, Log
 from tests.kit.patience import PATIENCE
+from tests.kit.proxy import Proxy
 from tests.kit.servers import hanging
 from tests.kit.steps import found
 from tests.kit.witness import Witness, registry_of
@@ -72,6 +73,20 @@ async def test_the_block_does_not_begin_if_the_server_cannot_be_used() -> None:
     with pytest.raises(ServerUnreachable):
         async with listener:
             pytest.fail("the block began")
+
+
+@pytest.mark.parametrize("script", ["heartbeat", "declare", "declare_limits"])
+async def test_a_connection_that_breaks_at_the_first_heartbeat_does_not_end_it(
+    server: EmbeddedServer, async_bridge: AsyncBridge, script: str
+) -> None:
+    """From then on the server lists it, so whoever sees it there counts on it."""
+    witness = Witness()
+    with Proxy(server.port) as proxy:
+        proxy.cut_reply_of(script)
+        async with embedded(proxy.url, witness, note=note):
+            await async_bridge.make_task("test.note", [], 0)
+            await witness.until_ended()
+    assert proxy.cuts[script] == 1
 
 
 async def test_it_waits_at_the_start_for_a_server_that_is_slow_to_answer(

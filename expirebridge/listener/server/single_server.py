@@ -28,20 +28,25 @@ T = TypeVar("T")
 
 START_PATIENCE = 5.0
 """Seconds for which a server that is slow to answer is asked again at the start."""
+RETRY_PAUSE = 0.2
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def _patiently(ask: Callable[[], Awaitable[T]], *, answered: bool = False) -> T:
     """Ask, and ask again if an answer takes too long: at the start no lease is in danger yet.
 
-    Raises as `ask`. A connection that is refused is not tried again: the URL may be wrong.
+    Raises as `ask`. A connection that is refused or breaks is tried again only if the server has
+    `answered` before: otherwise the URL may be wrong.
     """
     end = time.monotonic() + START_PATIENCE
     while True:
         try:
             return await ask()
         except ServerUnreachable as error:
-            if not isinstance(error.__cause__, redis.TimeoutError) or time.monotonic() > end:
+            is_late = isinstance(error.__cause__, redis.TimeoutError)
+            if not (is_late or answered) or time.monotonic() > end:
                 raise
+            if not is_late:
+                await asyncio.sleep(RETRY_PAUSE)
 
 
 class SingleServer(Servers):
@@ -110,8 +115,11 @@ class SingleServer(Servers):
         return routing.layout
 
     async def begin(self) -> None:
-        """Send the first heartbeats, before anything is claimed. Raises a ServerError."""
-        await _patiently(self.node.heartbeat.begin)
+        """Send the first heartbeats, before anything is claimed. Raises a ServerError.
+
+        From the first on, others see this listener: a connection that breaks does not end it.
+        """
+        await _patiently(self.node.heartbeat.begin, answered=True)
 
     def start(self) -> None:
         """Send further heartbeats."""
