@@ -1,13 +1,14 @@
 """Listeners as processes of their own, and a channel on which their handlers report."""
 
 import asyncio
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -87,17 +88,43 @@ class Reports:
         return Report(popped[1])
 
 
+def _options_of(words: Iterable[str]) -> str:
+    """The options of `listen` in these words, as its process passes them on to its successor."""
+    # Here: handlers import this module, and need none of these.
+    import pytest
+
+    from expirebridge.cli import listen
+    from tests.kit.invoked import invoke
+
+    found: list[Mapping[str, Any]] = []
+
+    def take(options: Mapping[str, Any]) -> None:
+        found.append(options)
+        raise SystemExit
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listen, "become_listener", take)
+        invoke("listen", *words, url="")
+    return json.dumps(found[0])
+
+
 @contextmanager
 def launched(
     url: str, folder: Path, *options: str, **env: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`expirebridge listen` as a process; it logs to `<folder>/../listeners.log`."""
+    """`expirebridge listen` as a process; it logs to `<folder>/../listeners.log`.
+
+    Its options were read here: the process that does so otherwise, and is replaced by the one that
+    listens, takes as long as that one to start.
+    """
     port = url.rpartition(":")[2].partition("/")[0]
+    words = ["--tasks", str(folder), "--url", url, *options]
     # Its handlers report with the help of this very module.
-    env = {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)} | env
+    env = {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT), "OPTIONS": _options_of(words)} | env
+    start = 'export EXPIREBRIDGE_LISTEN="$$ $OPTIONS"; unset OPTIONS; exec "$@"'
     with noted(folder.parent / "listeners.log").open("ab") as output:
         process = subprocess.Popen(
-            [*COMMAND, "listen", "--tasks", folder, "--url", url, *options],
+            ["/bin/sh", "-c", start, "sh", *COMMAND, "listen", *words],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=os.environ | env,
