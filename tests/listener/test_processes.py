@@ -16,9 +16,9 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import (
     COMMAND,
-    PATIENCE,
     ROOT,
     Reports,
     listener,
@@ -256,7 +256,7 @@ def test_a_listener_has_nothing_loaded_that_only_commands_use(
         "    heavy = {'typer', 'pydantic', 'rich', 'expirebridge.cli.application'}\n"
         "    report(','.join(sorted(heavy & set(sys.modules))) or 'light')\n"
     )
-    words = ["--tasks", folder, "--url", url, "--lease", "7", "--load-functions"]
+    words = ["--tasks", str(folder), "--url", url, "--lease", "7", "--load-functions"]
     env = {"REPORTS_PORT": str(server.port), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([*COMMAND, "listen", *words], env=os.environ | env) as process:
         try:

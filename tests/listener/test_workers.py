@@ -12,11 +12,14 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from expirebridge import Bridge, State
+from tests.kit import invoked
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import (
     COMMAND,
     ROOT,
@@ -44,6 +47,7 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
 # What they do
 
 
+@pytest.mark.rest
 def test_workers_share_the_tasks_and_one_check_is_for_all(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -58,6 +62,7 @@ def test_workers_share_the_tasks_and_one_check_is_for_all(
     assert checked.stdout.startswith("ok: 3 listeners beat")
 
 
+@pytest.mark.rest
 def test_one_worker_is_a_listener_without_a_parent(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -66,7 +71,7 @@ def test_one_worker_is_a_listener_without_a_parent(
         assert reports.next().pid == process.pid
         assert children_of(process.pid) == []
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     assert "worker" not in log_of(folder)
 
 
@@ -93,6 +98,7 @@ def start_another():
 """
 
 
+@pytest.mark.rest
 def test_each_worker_has_its_own_lifespans_and_hooks(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -103,12 +109,13 @@ def test_each_worker_has_its_own_lifespans_and_hooks(
             bridge.make_task("acts.hold", [0.3], 0)
         assert {reports.next().pid for _ in range(2)} == set(pids)
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 0
+        assert parent.wait(PATIENCE) == 0
     lines: list[bytes] = reports.client.lrange("life", 0, -1)  # type: ignore[assignment]
     expected = {f"{what} {pid}" for what in ("opened", "hooked", "closed") for pid in pids}
     assert Counter(line.decode() for line in lines) == Counter(expected)
 
 
+@pytest.mark.rest
 def test_what_a_handler_starts_does_not_take_itself_for_a_worker(
     url: str, bridge: Bridge, folder: Path
 ) -> None:
@@ -120,13 +127,14 @@ def test_what_a_handler_starts_does_not_take_itself_for_a_worker(
     assert found.result == "False\n"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_each_line_of_the_log_has_the_number_of_its_worker(
     url: str, folder: Path, form: str
 ) -> None:
     with workers(url, folder, 2, "--log-format", form) as parent:
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 0
+        assert parent.wait(PATIENCE) == 0
     if form == "json":
         said = {(line.get("worker"), line["event"]) for line in events_of(folder)}
     else:
@@ -145,6 +153,7 @@ def two_ports() -> int:
             return first
 
 
+@pytest.mark.rest
 def test_the_metrics_of_each_worker_have_a_port_in_a_row(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -159,10 +168,11 @@ def test_the_metrics_of_each_worker_have_a_port_in_a_row(
             address = f"http://127.0.0.1:{port}/metrics"
             done = 'expirebridge_attempts_total{function="acts.hold",outcome="succeeded"} 1.0'
             # An outcome is counted a moment after it is recorded.
-            while done not in urllib.request.urlopen(address, timeout=10).read().decode():
+            while done not in urllib.request.urlopen(address, timeout=PATIENCE).read().decode():
                 time.sleep(0.01)
 
 
+@pytest.mark.rest
 def test_what_modules_listen_for_is_passed_on_to_each_worker(url: str, folder: Path) -> None:
     (folder / "dumps.py").write_text(
         "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR1)\n"
@@ -172,6 +182,7 @@ def test_what_modules_listen_for_is_passed_on_to_each_worker(url: str, folder: P
         until_logged("Current thread", folder, times=2, process=parent)
 
 
+@pytest.mark.rest
 def test_a_signal_suspends_all_workers_and_those_that_are_started_meanwhile(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -188,7 +199,7 @@ def test_a_signal_suspends_all_workers_and_those_that_are_started_meanwhile(
         until_logged("claiming again", folder, times=2, process=parent)
         parent.send_signal(signal.SIGTSTP)
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 0
+        assert parent.wait(PATIENCE) == 0
 
 
 # How they end
@@ -197,17 +208,18 @@ def test_a_signal_suspends_all_workers_and_those_that_are_started_meanwhile(
 def test_no_worker_outlives_a_parent_that_is_killed(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
-    with workers(url, folder, 3, "--grace", "0.2", "--concurrency", "1") as parent:
-        held = [bridge.make_task("acts.hold", [], 0).id for _ in range(3)]
-        assert {reports.next().id for _ in range(3)} == set(held)
+    with workers(url, folder, 2, "--grace", "0.2", "--concurrency", "1") as parent:
+        held = [bridge.make_task("acts.hold", [], 0).id for _ in range(2)]
+        assert {reports.next().id for _ in range(2)} == set(held)
         with until_ended(children_of(parent.pid)):
             parent.kill()
     # They stopped in order: their tasks were given back, and did not wait for a lease.
     found = [bridge.get(id) for id in held]
-    assert [task and task.state for task in found] == [State.PENDING] * 3
+    assert [task and task.state for task in found] == [State.PENDING] * 2
     assert bridge.count().listeners == 0
 
 
+@pytest.mark.rest
 def test_a_worker_that_is_still_starting_does_not_outlive_its_parent(
     url: str, folder: Path
 ) -> None:
@@ -231,6 +243,7 @@ async def block():
 """
 
 
+@pytest.mark.rest
 def test_a_worker_whose_loop_is_blocked_does_not_outlive_its_parent_for_long(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -284,23 +297,26 @@ def test_a_worker_that_is_stuck_finishes_the_rest_and_is_restarted(
     assert ended["code"] == 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.rest)]
+)
 def test_a_signal_lets_the_handlers_of_all_workers_finish(
     url: str, bridge: Bridge, folder: Path, reports: Reports, number: signal.Signals
 ) -> None:
-    with workers(url, folder, 3, "--concurrency", "1") as parent:
-        held = [bridge.make_task("acts.hold", [0.5], 0).id for _ in range(3)]
-        assert {reports.next().word for _ in range(3)} == {"started"}
+    with workers(url, folder, 2, "--concurrency", "1") as parent:
+        held = [bridge.make_task("acts.hold", [0.5], 0).id for _ in range(2)]
+        assert {reports.next().word for _ in range(2)} == {"started"}
         with until_ended(children_of(parent.pid)):
             parent.send_signal(number)
-            until_logged("claiming no more", folder, times=3)
+            until_logged("claiming no more", folder, times=2)
             late = bridge.make_task("acts.note", [], 0)
-            assert parent.wait(20) == 0
+            assert parent.wait(PATIENCE) == 0
     found = [bridge.get(id) for id in (*held, late.id)]
-    assert [task and task.state for task in found] == [State.SUCCEEDED] * 3 + [State.PENDING]
+    assert [task and task.state for task in found] == [State.SUCCEEDED] * 2 + [State.PENDING]
     assert bridge.count().listeners == 0
 
 
+@pytest.mark.rest
 def test_a_supervisor_may_signal_the_workers_too(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -309,11 +325,12 @@ def test_a_supervisor_may_signal_the_workers_too(
         held = [bridge.make_task("acts.hold", [0.5], 0).id for _ in range(2)]
         assert {reports.next().word for _ in range(2)} == {"started"}
         signal_all([*children_of(parent.pid), parent.pid], signal.SIGTERM)
-        assert parent.wait(20) == 0
+        assert parent.wait(PATIENCE) == 0
     found = [bridge.get(id) for id in held]
     assert [task and task.state for task in found] == [State.SUCCEEDED] * 2
 
 
+@pytest.mark.rest
 def test_the_second_signal_ends_the_grace_time(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -323,12 +340,13 @@ def test_the_second_signal_ends_the_grace_time(
         parent.send_signal(signal.SIGTERM)
         until_logged("claiming no more", folder, times=2)
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 0
+        assert parent.wait(PATIENCE) == 0
     found = [bridge.get(id) for id in held]
     assert [task and task.state for task in found] == [State.PENDING] * 2
     assert log_of(folder).count("its listener stopped") == 2
 
 
+@pytest.mark.rest
 def test_a_worker_that_does_not_stop_is_killed_and_the_exit_code_says_so(
     url: str, folder: Path
 ) -> None:
@@ -346,7 +364,7 @@ def test_a_worker_that_does_not_stop_is_killed_and_the_exit_code_says_so(
         until_ended(children_of(parent.pid)),
     ):
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 128 + signal.SIGKILL
+        assert parent.wait(PATIENCE) == 128 + signal.SIGKILL
     assert log_of(folder).count("did not stop in time: killed") == 2
 
 
@@ -372,6 +390,7 @@ def in_terminal(url: str, folder: Path, *, nohup: bool = False) -> Iterator[tupl
     assert os.waitstatus_to_exitcode(status) == 0
 
 
+@pytest.mark.rest
 def test_a_closed_terminal_ends_them_all(url: str, folder: Path) -> None:
     """It sends SIGHUP, too, which otherwise replaces workers."""
     with in_terminal(url, folder) as (_, terminal):
@@ -379,6 +398,7 @@ def test_a_closed_terminal_ends_them_all(url: str, folder: Path) -> None:
     assert "replacing" not in log_of(folder)
 
 
+@pytest.mark.rest
 def test_under_nohup_they_go_on_without_their_terminal(url: str, folder: Path) -> None:
     with in_terminal(url, folder, nohup=True) as (pid, terminal):
         os.close(terminal)
@@ -388,6 +408,7 @@ def test_under_nohup_they_go_on_without_their_terminal(url: str, folder: Path) -
         os.kill(pid, signal.SIGTERM)
 
 
+@pytest.mark.rest
 def test_ctrl_c_in_the_terminal_ends_them_all_with_their_grace_time(
     url: str, bridge: Bridge, folder: Path
 ) -> None:
@@ -405,6 +426,7 @@ def test_ctrl_c_in_the_terminal_ends_them_all_with_their_grace_time(
 # What cannot start
 
 
+@pytest.mark.rest
 def test_what_no_worker_can_start_with_is_said_once(url: str, folder: Path) -> None:
     (folder / "wrong.py").write_text("import no_such_module")
     result = run("listen", "--tasks", folder, "--workers", "4", url=url)
@@ -425,6 +447,7 @@ def taken_port() -> socket.socket:
             return taken
 
 
+@pytest.mark.rest
 def test_a_worker_whose_port_is_taken_ends_them_all(url: str, folder: Path) -> None:
     with taken_port() as other:
         taken = other.getsockname()[1]
@@ -441,6 +464,7 @@ if pathlib.Path(__file__ + ".dies").exists():
 """
 
 
+@pytest.mark.rest
 def test_a_worker_that_dies_at_each_start_is_restarted_after_growing_pauses(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -453,18 +477,22 @@ def test_a_worker_that_dies_at_each_start_is_restarted_after_growing_pauses(
         bridge.make_task("acts.note", [], 0)
         assert reports.next().pid == other
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 128 + signal.SIGSEGV
-    ends = [line for line in events_of(folder) if line["event"] == "worker ended"]
-    assert [end["code"] for end in ends] == [137, 139, 139, 139]
+        assert parent.wait(PATIENCE) == 128 + signal.SIGSEGV
+    lines = [line for line in events_of(folder) if line.get("worker") == 1]
+    ends = [line["code"] for line in lines if line["event"] == "worker ended"]
+    assert ends == [137, 139, 139, 139]
+    starts = [
+        datetime.fromisoformat(str(line["time"])).timestamp()
+        for line in lines if line["event"] == "worker started"
+    ]  # fmt: skip
     # On a busy machine the victim may have lived long enough for no pause at all.
-    pauses = [float(str(end["seconds"])) for end in ends]
-    assert pauses[0] in {0, 0.5}
-    assert pauses[2:] == pytest.approx([2 * pause for pause in pauses[1:-1]], abs=0.2)
+    assert starts[2] - starts[1] > 0.4
+    assert starts[3] - starts[2] > 0.9
 
 
 @pytest.mark.parametrize("text", ["0", "257", "two", "-1"])
 def test_a_wrong_number_of_workers_is_refused(folder: Path, text: str) -> None:
-    result = run("listen", "--tasks", folder, "--workers", text)
+    result = invoked.run("listen", "--tasks", folder, "--workers", text)
     assert result.returncode == 2
     assert result.stderr == (
         f"expirebridge: --workers {text}: it must be a whole number from 1 to 256, or auto\n"
@@ -488,12 +516,12 @@ def test_a_wrong_number_of_workers_is_refused(folder: Path, text: str) -> None:
 def test_what_is_refused_is_named_as_it_was_typed(
     folder: Path, words: tuple[str, ...], env: dict[str, str], fault: str
 ) -> None:
-    result = run("listen", "--tasks", folder, *words, **env)
+    result = invoked.run("listen", "--tasks", folder, *words, **env)
     assert (result.returncode, result.stderr) == (2, f"expirebridge: {fault}\n")
 
 
 def test_more_workers_than_ports_are_refused(folder: Path) -> None:
-    result = run("listen", "--tasks", folder, "--workers", "3", "--metrics-port", "65534")
+    result = invoked.run("listen", "--tasks", folder, "--workers", "3", "--metrics-port", "65534")
     assert result.returncode == 2
     assert "3 workers need as many ports" in result.stderr
 
@@ -504,23 +532,24 @@ def test_more_workers_than_ports_are_refused(folder: Path) -> None:
 def test_a_new_version_that_cannot_start_replaces_one_worker_and_no_more(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
-    with workers(url, folder, 3, "--log-format", "json") as parent:
+    with workers(url, folder, 2, "--log-format", "json") as parent:
         before = children_of(parent.pid)
         (folder / "wrong.py").write_text("import no_such_module")
         parent.send_signal(signal.SIGHUP)
         until_logged('"worker ended"', folder, times=2)
-        assert set(before) & set(children_of(parent.pid)) == set(before[1:])
+        assert set(before) & set(children_of(parent.pid)) == {before[1]}
         bridge.make_task("acts.note", [], 0)
-        assert reports.next().pid in before[1:]
+        assert reports.next().pid == before[1]
         # Once it is mended, the next signal goes on at once, without the pause.
         (folder / "wrong.py").unlink()
         parent.send_signal(signal.SIGHUP)
         until_logged('"replaced"', folder)
         after = children_of(parent.pid)
-        assert len(after) == 3
+        assert len(after) == 2
         assert not set(before) & set(after)
 
 
+@pytest.mark.rest
 def test_what_is_loaded_for_other_languages_is_loaded_once(url: str, folder: Path) -> None:
     with workers(url, folder, 2, "--load-functions", "--log-format", "json"):
         pass
@@ -528,6 +557,7 @@ def test_what_is_loaded_for_other_languages_is_loaded_once(url: str, folder: Pat
     assert loads == [1]
 
 
+@pytest.mark.rest
 def test_reload_works_with_workers(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -543,5 +573,5 @@ def test_reload_works_with_workers(
         [parent] = children_of(watching.pid)
         with until_ended([parent, *children_of(parent)]):
             watching.send_signal(signal.SIGINT)
-            watching.wait(20)
+            watching.wait(PATIENCE)
     assert found.result == "changed"
