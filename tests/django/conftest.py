@@ -7,12 +7,21 @@ import pytest
 
 from tests.kit.django_project import DjangoProject
 from tests.kit.django_tasks import TASKS, set_tasks
+from tests.kit.prepared_python import PreparedPython
+
+
+@pytest.fixture(scope="session")
+def python() -> Iterator[PreparedPython]:
+    """One for all projects."""
+    python = PreparedPython()
+    yield python
+    python.close()
 
 
 @pytest.fixture
-def project(tmp_path: Path, url: str) -> Iterator[DjangoProject]:
+def project(tmp_path: Path, url: str, python: PreparedPython) -> Iterator[DjangoProject]:
     """A Django project with SQLite."""
-    project = DjangoProject(tmp_path, url)
+    project = DjangoProject(tmp_path, url, python)
     yield project
     project.close()
 

@@ -1,8 +1,11 @@
 """A Django project's listener: its settings, its handlers in apps, and each kind of process."""
 
+import signal
+
 import pytest
 
 from tests.kit.django_project import HANDLERS, DjangoProject
+from tests.kit.prepared_python import FreshPython
 
 pytestmark = pytest.mark.rest
 
@@ -33,6 +36,7 @@ WORDS = ["apart apart", "awaited awaited", "plain plain"]
 
 @pytest.fixture
 def shop(project: DjangoProject) -> DjangoProject:
+    project.python = FreshPython()
     project.write("shop/tasks.py", TASKS)
     return project
 
@@ -87,7 +91,7 @@ def test_a_changed_handler_restarts_a_listener(shop: DjangoProject) -> None:
             "make_task(plain, ['later'], 0)"
         )
         assert shop.report() == "changed later"
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.kit.django_project import DjangoProject
+from tests.kit.prepared_python import FreshPython
 
 SHOW = "from expirebridge import Settings; s = Settings.read(); print(s.concurrency, s.prefix)"
 
@@ -15,7 +16,9 @@ def test_the_environment_goes_before_it(project: DjangoProject) -> None:
 
 def test_a_bridge_at_the_top_of_a_module_of_models_has_them(project: DjangoProject) -> None:
     project.write("shop/models.py", "from expirebridge import Bridge\nbridge = Bridge()")
+    prepared, project.python = project.python, FreshPython()
     project.program("from shop.models import bridge; bridge.make_task('a.b', [], '1h')")
+    project.python = prepared
     assert '"pending": 1' in project.manage("expirebridge", "count", "--json")
 
 
@@ -89,6 +92,7 @@ def test_a_module_of_tasks_of_another_library_can_be_left_out(project: DjangoPro
     told = project.manage("expirebridge", "handlers")
     assert "shop.remind" in told
     assert "other/mail.send" in told
+    project.python = FreshPython()
     with project.listening():
         project.manage("expirebridge", "make", "shop.remind", "[]", "--in", "0s", "--id", "a")
         project.until_state("a", "succeeded")
@@ -114,6 +118,7 @@ def test_a_folder_in_place_of_the_apps(project: DjangoProject) -> None:
 
 
 def test_a_settings_module_that_is_not_there_is_named(project: DjangoProject) -> None:
+    project.python = FreshPython()
     told = project.run("-m", "expirebridge", "count", code=2, DJANGO_SETTINGS_MODULE="elsewhere.s")
     assert "DJANGO_SETTINGS_MODULE=elsewhere.s: there is no module elsewhere" in told
 

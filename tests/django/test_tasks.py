@@ -5,6 +5,7 @@ import pytest
 from expirebridge import Bridge
 from tests.kit.django_project import DjangoProject
 from tests.kit.django_tasks import API, asked, set_tasks
+from tests.kit.prepared_python import FreshPython
 
 
 @pytest.mark.rest
@@ -263,6 +264,7 @@ def test_the_settings_are_checked(shop: DjangoProject, id: str) -> None:
     shop.more_settings += CHECKED[id]
     if id == "E101":  # without our app, nobody has Django 6 check TASKS before it has been imported
         shop.write("shop/models.py", f"import {API}")
+        shop.python = FreshPython()
     assert f"expirebridge.{id}" in shop.manage("check", code=1)
 
 

@@ -1,8 +1,7 @@
 """A Django project in a folder of its own, whose commands and listeners are processes."""
 
 import os
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import redis
 
 from expirebridge import Bridge, Task
 from tests.kit.patience import PATIENCE, until
+from tests.kit.prepared_python import Process, Python
 from tests.kit.process_logs import noted
 from tests.kit.processes import ROOT
 
@@ -45,11 +45,13 @@ def _report(word):
 class DjangoProject:
     """A project `mysite` with an app `shop`."""
 
-    def __init__(self, folder: Path, url: str, database: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, url: str, python: Python) -> None:
         self.folder = folder
+        self.python = python
+        self._versions = 0
         self.url = url
         sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3")}
-        self.databases = {"default": database or sqlite}
+        self.databases: dict[str, dict[str, Any]] = {"default": sqlite}
         self.expirebridge: dict[str, Any] = {"URL": url}
         """The setting EXPIREBRIDGE."""
         self.more_settings = ""
@@ -66,6 +68,9 @@ class DjangoProject:
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+        # Python takes byte code for that of a file with the same size and second.
+        self._versions += 1
+        os.utime(file, (self._versions, self._versions))
 
     def close(self) -> None:
         """Close the connection on which handlers report."""
@@ -107,13 +112,15 @@ class DjangoProject:
     def run(self, *words: str, code: int = 0, **env: str) -> str:
         """Run Python in the folder to its end, which has this exit code; return what it printed."""
         self._write_settings()
-        done = subprocess.run(
-            [sys.executable, "-W", "error", *words],
-            cwd=self.folder, env=self.environment(**env), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        output = self.folder / "output"
+        output.write_text("")
+        process = self.python.started(words, self.folder, self.environment(**env), output)
+        try:
+            ended = process.wait()
+        finally:
+            process.send_signal(signal.SIGKILL)  # if it runs on
+        assert ended == code, output.read_text()
+        return output.read_text()
 
     def program(self, text: str, **env: str) -> str:
         """Run a program in the project, which is set up, and succeeds."""
@@ -133,14 +140,13 @@ class DjangoProject:
     @contextmanager
     def listening(
         self, *options: str, command: tuple[str, ...] = ("manage.py", "expirebridge"), **env: str
-    ) -> Iterator["subprocess.Popen[bytes]"]:
+    ) -> Iterator[Process]:
         """A listener of the project, which is up when the block begins, and ends with it."""
         self._write_settings()
-        with noted(self.folder / "listener.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, *command, "listen", *options],
-                cwd=self.folder, env=self.environment(**env), stdout=log, stderr=log,
-            )  # fmt: skip
+        log = noted(self.folder / "listener.log")
+        log.touch()
+        words = (*command, "listen", *options)
+        process = self.python.started(words, self.folder, self.environment(**env), log)
         try:
             until(
                 lambda: "listening on" in self.log or process.poll() is not None,
@@ -149,5 +155,5 @@ class DjangoProject:
             assert process.poll() is None, self.log
             yield process
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             process.wait()
