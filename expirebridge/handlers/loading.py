@@ -192,11 +192,15 @@ def _take_name(name: str, directory: Path, file: Path) -> None:
 def _refuse_second_names(folder: HandlersFolder) -> None:
     """Raise HandlersError if a module of the folder was also imported under another name."""
     roots = {folder.path, folder.path.resolve()}
+    root_names = {root.name for root in roots}
     for name, module in list(sys.modules.items()):
         # Not by getattr: a lazy module would be imported by it.
         file = getattr(module, "__dict__", {}).get("__file__")
         # A program that embeds a listener may be a file of the folder: `__main__`.
         if file is None or name == "__main__" or f"{name}.".startswith(f"{folder.package}."):
+            continue
+        # Nearly all of thousands of modules are elsewhere, and need not be parsed as paths.
+        if not any(root_name in str(file) for root_name in root_names):
             continue
         for root in roots & set(Path(file).parents):
             ours = ".".join((folder.package, *Path(file).relative_to(root).with_suffix("").parts))

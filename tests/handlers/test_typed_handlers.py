@@ -1,7 +1,6 @@
 """Typed handlers, from a producer through a server to a listener's process."""
 
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +10,14 @@ from uuid import UUID, uuid4
 import pytest
 import redis
 
-from expirebridge import Bridge, Call, State, Task
+from expirebridge import AsyncBridge, Bridge, Call, State, Task
 from expirebridge.handlers import Registry
+from expirebridge.hooks import End
+from expirebridge.settings import Settings
 from tests.kit.modules import forgotten, put
-from tests.kit.processes import listener, until_subscribed
+from tests.kit.patience import until
+from tests.kit.processes import listener
+from tests.kit.witness import Witness, listening_with
 
 SHOP = """
     from dataclasses import dataclass
@@ -50,10 +53,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def finished(bridge: Bridge, id: str) -> Task:
-    """The task, once it has finished; the test's own timeout is the limit."""
-    while (task := bridge.get(id)) is None or not task.state.finished:
-        time.sleep(0.01)
-    return task
+    """The task, once it has finished."""
+
+    def found() -> Task | None:
+        task = bridge.get(id)
+        return task if task is not None and task.state.finished else None
+
+    return until(found, f"the end of {id}")
 
 
 def test_values_reach_the_handlers_and_records_hold_json(url: str, folder: Path) -> None:
@@ -72,11 +78,12 @@ def test_values_reach_the_handlers_and_records_hold_json(url: str, folder: Path)
         assert finished(bridge, "async").result == repr(ORDER)
 
 
-def test_what_other_clients_write_is_read_or_fails_with_its_reason(
-    url: str, client: redis.Redis, folder: Path
+async def test_what_other_clients_write_is_read_or_fails_with_its_reason(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, folder: Path
 ) -> None:
-    with listener(url, folder), Bridge(url) as bridge:
-        until_subscribed(url)
+    witness = Witness()
+    async with listening_with(Registry.load(folder), settings, witness):
+        await witness.until_hearing()
         for id, args in {
             "right": f'["{ORDER}"]',
             "nonsense": '["tomorrow"]',
@@ -84,15 +91,20 @@ def test_what_other_clients_write_is_read_or_fails_with_its_reason(
             "many": f'["{ORDER}",1]',
         }.items():
             client.set(f"{id}:?shop.remind?{args}", "", px=1)
-        assert finished(bridge, "right").result == repr(ORDER)
+        await witness.until_ended(4)
+        right = await async_bridge.get("right")
+        assert right is not None
+        assert right.result == repr(ORDER)
         for id, reason in {
             "nonsense": "order is of type str, which does not fit uuid.UUID (",
             "other": "order is of type dict, which does not fit uuid.UUID (",
             "many": "remind(order: uuid.UUID) -> str: too many positional arguments",
         }.items():
-            task = finished(bridge, id)
+            task = await async_bridge.get(id)
+            assert task is not None
             assert (task.state, task.attempt) == (State.FAILED, 1)
             assert task.error is not None
             assert task.error.startswith(f"its arguments do not fit: {reason}"), task.error
-        bridge.make_task("shop.remind", [str(ORDER)], 0, id="after")
-        assert finished(bridge, "after").state is State.SUCCEEDED
+        await async_bridge.make_task("shop.remind", [str(ORDER)], 0, id="after")
+        await witness.until_ended(5)
+        assert [event.task.id for event in witness.ended(End.SUCCEEDED)] == ["right", "after"]

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,14 +17,15 @@ import redis
 
 from expirebridge import Bridge, State, Task
 from tests.kit.interrupts import ignoring
-from tests.kit.modules import put
+from tests.kit.invoked import run
+from tests.kit.modules import as_if_new, put
+from tests.kit.patience import PATIENCE, until
 from tests.kit.processes import (
     COMMAND,
     ROOT,
     Reports,
     launched,
     listener,
-    run,
     until_ended,
     until_logged,
     until_subscribed,
@@ -44,10 +44,20 @@ def shop(tmp_path: Path) -> Path:
 
 
 def finished(bridge: Bridge, id: str) -> Task:
-    """The task, once it has finished; the test's own timeout is the limit."""
-    while (task := bridge.get(id)) is None or not task.state.finished:
-        time.sleep(0.01)
-    return task
+    """The task, once it has finished."""
+
+    def found() -> Task | None:
+        task = bridge.get(id)
+        return task if task is not None and task.state.finished else None
+
+    return until(found, f"the end of {id}")
+
+
+@pytest.fixture
+def shop_is_new(tmp_path: Path) -> Iterator[None]:
+    """Commands that run in this process have imported no package of another test's `shop`."""
+    with as_if_new(tmp_path, "shop"):
+        yield
 
 
 @contextmanager
@@ -97,25 +107,29 @@ def test_tasks_of_a_renamed_function_and_a_renamed_module_run(
     assert (task.func, task.result) == ("letters.welcome", "Dear Bea, welcome to the shop!")
 
 
-@pytest.mark.parametrize("command", [SCRIPT, COMMAND], ids=["script", "module"])
 @pytest.mark.parametrize(
-    ("tasks", "app_dir", "modules"),
+    ("command", "app_dir"),
     [
-        ("shop/tasks", [], ["shop.tasks.mail", "shop.tasks.orders"]),
-        ("shop/tasks", ["--app-dir", "."], ["shop.tasks.mail", "shop.tasks.orders"]),
+        pytest.param(SCRIPT, [], id="script"),
+        *(
+            pytest.param(command, app_dir, marks=pytest.mark.rest)
+            for command, app_dir in (
+                (SCRIPT, ["--app-dir", "."]), (COMMAND, []), (COMMAND, ["--app-dir", "."])
+            )
+        ),
     ],
-)
+)  # fmt: skip
 def test_each_module_s_name_is_shown(
-    shop: Path, command: tuple[str, ...], tasks: str, app_dir: list[str], modules: list[str]
+    shop: Path, command: tuple[str, ...], app_dir: list[str]
 ) -> None:
     result = subprocess.run(
-        [*command, "handlers", "--tasks", tasks, *app_dir, "--json"],
+        [*command, "handlers", "--tasks", "shop/tasks", *app_dir, "--json"],
         cwd=shop, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     rows = json.loads(result.stdout)
     assert [row["function"] for row in rows] == ["mail.welcome", "orders.rate"]
-    assert [row["module"] for row in rows] == modules
+    assert [row["module"] for row in rows] == ["shop.tasks.mail", "shop.tasks.orders"]
     assert [row["aliases"] for row in rows] == ["letters.welcome", "orders.ask_for_rating"]
 
 
@@ -124,10 +138,12 @@ def test_a_namespace_package_is_named_by_its_directory(tmp_path: Path) -> None:
     put(tmp_path, "company/shop/tasks/mail.py", "from company.shop.prices import price\n"
         "from ..prices import price as same\ndef send(): ...")  # fmt: skip
     folder = tmp_path / "company/shop/tasks"
-    unnamed = run("handlers", "--tasks", folder)
+    with as_if_new(tmp_path, "shop"):
+        unnamed = run("handlers", "--tasks", folder)
     assert unnamed.returncode == 1
     assert "No module named 'company'" in unnamed.stderr
-    named = run("handlers", "--tasks", folder, "--json", EXPIREBRIDGE_APP_DIR=str(tmp_path))
+    with as_if_new(tmp_path, "company"):
+        named = run("handlers", "--tasks", folder, "--json", EXPIREBRIDGE_APP_DIR=str(tmp_path))
     assert [row["module"] for row in json.loads(named.stdout)] == ["company.shop.tasks.mail"]
 
 
@@ -148,6 +164,7 @@ def test_a_function_of_a_module_that_is_itself_run_has_its_usual_name(shop: Path
     assert (result.stdout, result.stderr) == ("pings.ping\n", "")
 
 
+@pytest.mark.usefixtures("shop_is_new")
 def test_helpers_are_listed_apart(shop: Path) -> None:
     put(shop, "shop/tasks/shipping.py", """
         import functools
@@ -189,42 +206,70 @@ def test_a_listener_of_marked_functions_runs_no_other(
         bridge.make_task("marked.note", [], 0)
         assert reports.next().word == "marked"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     task = bridge.get(helper.id)
     assert task is not None
     assert task.state is State.PENDING
     log = (folder.parent / "listeners.log").read_text()
     assert "with 1 handler" in log
     assert "Parcel" not in log
-    # Without the option all run, and the class is named.
+
+
+@pytest.mark.rest
+def test_a_listener_of_all_functions_names_what_is_none(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    put(folder, "marked.py", """
+        from expirebridge import handler
+        @handler
+        def note(): ...
+        class Parcel: ...
+        """)  # fmt: skip
+    helper = bridge.make_task("acts.note", [], 0)
     with listener(url, folder):
-        bridge.run_now(helper.id)
         assert reports.next().id == helper.id
     assert "marked.Parcel" in (folder.parent / "listeners.log").read_text()
 
 
-def test_a_listener_of_some_functions_leaves_the_others(
-    url: str, bridge: Bridge, folder: Path, reports: Reports
-) -> None:
+@pytest.fixture
+def two_modules(folder: Path) -> Path:
+    """A folder with a module beside `acts`."""
     put(folder, "other.py", """
         from expirebridge import handler
         from tests.kit.processes import report
         @handler(aliases=["acts.speak"])
         def talk(): report("talked")
         """)  # fmt: skip
+    return folder
+
+
+def test_a_listener_of_some_functions_leaves_the_others(
+    url: str, bridge: Bridge, two_modules: Path, reports: Reports
+) -> None:
+    folder = two_modules
     with listener(url, folder, "--functions", "other.*"):
         noted = bridge.make_task("acts.note", [], 0)
         until_logged("released acts.note", folder)
         bridge.make_task("acts.speak", [], 0)
         assert reports.next().word == "talked"
-    with listener(url, folder, "--functions", "acts.m*, acts.note"):
-        bridge.run_now(noted.id)
+    left = bridge.get(noted.id)
+    assert left is not None
+    assert left.state is State.PENDING
+    assert "with 1 handler (of 5)" in (folder.parent / "listeners.log").read_text()
+
+
+@pytest.mark.rest
+def test_several_patterns_name_the_functions_of_a_listener(
+    url: str, bridge: Bridge, two_modules: Path, reports: Reports
+) -> None:
+    noted = bridge.make_task("acts.note", [], 0)
+    with listener(url, two_modules, "--functions", "acts.m*, acts.note"):
         assert reports.next().id == noted.id
-    log = (folder.parent / "listeners.log").read_text()
-    assert "with 1 handler (of 5)" in log
+    log = (two_modules.parent / "listeners.log").read_text()
     assert "with 2 handlers (of 5)" in log
 
 
+@pytest.mark.rest
 def test_a_listener_ends_with_the_process_that_restarts_it(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -242,6 +287,7 @@ def test_a_listener_ends_with_the_process_that_restarts_it(
     assert bridge.count().listeners == 0
 
 
+@pytest.mark.rest
 def test_ctrl_c_ends_a_listener_that_reloads_in_the_background(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -251,7 +297,7 @@ def test_ctrl_c_ends_a_listener_that_reloads_in_the_background(
         bridge.make_task("acts.note", [], 0)
         with until_ended([reports.next().pid]):
             reloader.send_signal(signal.SIGINT)
-            assert reloader.wait(30) == 0
+            assert reloader.wait(PATIENCE) == 0
     assert bridge.count().listeners == 0
 
 
@@ -272,13 +318,12 @@ def test_a_listener_restarts_when_a_module_beside_its_handlers_changes(
         bridge.make_task("live.speak", [], 0)
         first = reports.next()
         words.write_text("WORD = 'two'")
-        while bridge.count().listeners:
-            time.sleep(0.05)
+        until(lambda: not bridge.count().listeners, "the end of the first listener")
         bridge.make_task("live.speak", [], 0)
         second = reports.next()
         assert (first.word, second.word) == ("one", "two")
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
@@ -287,6 +332,7 @@ def test_a_listener_restarts_when_a_module_beside_its_handlers_changes(
 # Bad input: one line, and nothing has begun
 
 
+@pytest.mark.usefixtures("shop_is_new")
 @pytest.mark.parametrize(
     ("options", "code", "wrong"),
     [
@@ -311,6 +357,7 @@ def test_options_that_cannot_be_are_refused(
     assert bridge.count().listeners == 0
 
 
+@pytest.mark.usefixtures("shop_is_new")
 @pytest.mark.parametrize(
     ("file", "source", "wrong"),
     [

@@ -97,7 +97,16 @@ async def listening(
     settings: Settings, witness: Hook | None = None, /, **functions: Callable[..., Any]
 ) -> AsyncIterator[Listener]:
     """A listener in this process that runs `functions`, up when the block begins."""
-    listener = Listener(settings, registry_of(**functions), hooks=[witness] if witness else [])
+    async with listening_with(registry_of(**functions), settings, witness) as listener:
+        yield listener
+
+
+@asynccontextmanager
+async def listening_with(
+    registry: Registry, settings: Settings, witness: Hook | None = None
+) -> AsyncIterator[Listener]:
+    """The same with the handlers of a registry, such as those of a folder."""
+    listener = Listener(settings, registry, hooks=[witness] if witness else [])
     running = asyncio.create_task(listener.run())
     ready = asyncio.create_task(listener.ready.wait())
     try:
