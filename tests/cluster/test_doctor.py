@@ -164,6 +164,7 @@ def _until_counted(cluster: Cluster, nodes: list[EmbeddedServer], *, heard: bool
             time.sleep(0.05)
 
 
+@pytest.mark.rest
 async def test_a_node_that_no_listener_hears_is_named(cluster: Cluster, bridge: Bridge) -> None:
     deaf = primaries(cluster)[1]
     with login(cluster) as url:
@@ -183,6 +184,7 @@ async def test_a_node_that_no_listener_hears_is_named(cluster: Cluster, bridge: 
         assert named_ones.count("{") == min(len(tags), 5)
 
 
+@pytest.mark.rest
 def test_other_data_and_overwritten_keys_are_found_at_any_node(
     cluster: Cluster, bridge: Bridge
 ) -> None:
@@ -203,6 +205,7 @@ def test_other_data_and_overwritten_keys_are_found_at_any_node(
     assert finding.message.startswith(f"another client overwrote {tag}expirebridge:pending: ")
 
 
+@pytest.mark.rest
 def test_settings_that_the_nodes_keep_to_themselves_are_limits(
     cluster: Cluster, bridge: Bridge
 ) -> None:
@@ -217,6 +220,7 @@ def test_settings_that_the_nodes_keep_to_themselves_are_limits(
     assert found["round trip"][0].level is Level.OK
 
 
+@pytest.mark.rest
 async def test_with_a_node_away_the_others_are_looked_at(cluster: Cluster, bridge: Bridge) -> None:
     """That of the first partition: it is the one that is asked for what concerns no partition."""
     bridge.make_tasks([{"func": "mail.send", "delay": "1h", "id": id} for id in MANY])
@@ -242,6 +246,7 @@ async def test_with_a_node_away_the_others_are_looked_at(cluster: Cluster, bridg
     assert "test.act" in knows.stdout
 
 
+@pytest.mark.rest
 async def test_the_rights_that_are_printed_for_a_cluster_suffice(cluster: Cluster) -> None:
     lines = [shlex.split(line) for line in run("acl", url=cluster.url).stdout.splitlines()]
     for node in cluster.nodes:
@@ -290,6 +295,7 @@ def call_at_each(cluster: Cluster, bridge: Bridge) -> int:
     return bridge.count().pending
 
 
+@pytest.mark.rest
 def test_functions_are_loaded_into_each_primary(
     cluster: Cluster, bridge: Bridge, no_functions: list[EmbeddedServer]
 ) -> None:
@@ -312,6 +318,7 @@ def test_functions_are_loaded_into_each_primary(
     cluster.fail_over(promoted)
 
 
+@pytest.mark.rest
 def test_a_primary_without_functions_or_with_others_is_named(
     cluster: Cluster, no_functions: list[EmbeddedServer]
 ) -> None:
@@ -336,6 +343,7 @@ def test_a_primary_without_functions_or_with_others_is_named(
     assert examined(cluster.url)["library"][0].level is Level.OK
 
 
+@pytest.mark.rest
 def test_a_primary_that_cannot_be_reached_is_named_and_the_others_have_them(
     cluster: Cluster, no_functions: list[EmbeddedServer]
 ) -> None:
@@ -353,6 +361,7 @@ def test_a_primary_that_cannot_be_reached_is_named_and_the_others_have_them(
     assert examined(cluster.url)["library"][0].level is Level.OK
 
 
+@pytest.mark.rest
 def test_a_ledger_is_looked_at_in_each_node(
     cluster: Cluster, bridge: Bridge, tmp_path: Path
 ) -> None:

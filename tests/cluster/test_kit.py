@@ -20,6 +20,7 @@ def test_every_slot_has_a_primary_with_a_replica(cluster: Cluster) -> None:
         assert cluster.ask(replica, "ROLE")[0] == b"slave"
 
 
+@pytest.mark.rest
 def test_a_failover_in_order_loses_nothing(cluster: Cluster, slot: int) -> None:
     primary = cluster.primary_of(slot)
     promoted = cluster.fail_over(primary)
@@ -30,6 +31,7 @@ def test_a_failover_in_order_loses_nothing(cluster: Cluster, slot: int) -> None:
         assert client.dbsize() == 3
 
 
+@pytest.mark.rest
 def test_a_killed_primary_is_replaced_and_comes_back_as_a_replica(
     cluster: Cluster, slot: int
 ) -> None:
@@ -43,6 +45,7 @@ def test_a_killed_primary_is_replaced_and_comes_back_as_a_replica(
     assert cluster.replica_of(replica) is primary
 
 
+@pytest.mark.rest
 def test_a_stopped_primary_is_replaced_and_steps_down(cluster: Cluster, slot: int) -> None:
     primary = cluster.primary_of(slot)
     replica = cluster.replica_of(primary)
@@ -52,6 +55,7 @@ def test_a_stopped_primary_is_replaced_and_steps_down(cluster: Cluster, slot: in
     assert cluster.replica_of(replica) is primary
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
 def test_a_slot_migrates_at_once(cluster: Cluster, slot: int, target: EmbeddedServer) -> None:
     source = cluster.primary_of(slot)
@@ -63,6 +67,7 @@ def test_a_slot_migrates_at_once(cluster: Cluster, slot: int, target: EmbeddedSe
     cluster.migrate(slot, source)
 
 
+@pytest.mark.rest
 def test_a_move_left_half_way_is_on_both_sides(
     cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:
@@ -80,6 +85,7 @@ def test_a_move_left_half_way_is_on_both_sides(
     cluster.finish_move(slot, target)
 
 
+@pytest.mark.rest
 def test_a_move_is_undone(cluster: Cluster, slot: int, target: EmbeddedServer) -> None:
     source = cluster.primary_of(slot)
     cluster.begin_move(slot, target)
@@ -89,6 +95,7 @@ def test_a_move_is_undone(cluster: Cluster, slot: int, target: EmbeddedServer) -
         assert client.get(f"{TAG}never") is None
 
 
+@pytest.mark.rest
 def test_a_move_key_by_key_is_finished(cluster: Cluster, slot: int, target: EmbeddedServer) -> None:
     source = cluster.primary_of(slot)
     for begun_at, ends_at in ((source, target), (target, source)):
@@ -99,6 +106,7 @@ def test_a_move_key_by_key_is_finished(cluster: Cluster, slot: int, target: Embe
             assert client.exists(f"{TAG}0", f"{TAG}1", f"{TAG}2") == 3
 
 
+@pytest.mark.rest
 def test_a_client_of_one_node_follows_nothing(
     cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:

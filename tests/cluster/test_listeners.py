@@ -61,6 +61,7 @@ async def until_all_hear(listener: Listener, witness: Witness) -> None:
     )
 
 
+@pytest.mark.rest
 async def test_tasks_of_all_nodes_run_on_time(cluster: Cluster, bridge: Bridge) -> None:
     witness = Witness()
     async with listening(Settings(url=cluster.url), witness, note=note):
@@ -88,6 +89,7 @@ async def test_keys_of_other_clients_run_at_the_node_of_their_partition(
     assert witness.seen(Misplaced) == []
 
 
+@pytest.mark.rest
 async def test_a_listener_is_ready_when_each_node_is_heard_whose_first_subscription_broke(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ async def test_a_listener_is_ready_when_each_node_is_heard_whose_first_subscript
     assert heard == [1] * PARTITIONS_OF_CLUSTER
 
 
+@pytest.mark.rest
 async def test_misplaced_keys_are_named_whichever_node_has_them(
     cluster: Cluster, bridge: Bridge, log: Log
 ) -> None:
@@ -134,6 +137,7 @@ async def test_misplaced_keys_are_named_whichever_node_has_them(
     assert "secret" not in log.text()
 
 
+@pytest.mark.rest
 async def test_a_node_without_a_partition_is_heard_too(cluster: Cluster, bridge: Bridge) -> None:
     bridge.create_partitions(2)
     witness = Witness()
@@ -148,6 +152,7 @@ async def test_a_node_without_a_partition_is_heard_too(cluster: Cluster, bridge:
         await witness.until(lambda: len(witness.seen(Misplaced)) == len(ids))
 
 
+@pytest.mark.rest
 async def test_consumers_follow_their_slots_to_a_promoted_replica(
     cluster: Cluster, bridge: Bridge
 ) -> None:
@@ -176,6 +181,7 @@ async def test_consumers_follow_their_slots_to_a_promoted_replica(
     assert len({event.task.id for event in witness.seen(Started)}) == len(witness.seen(Started))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
 async def test_a_slot_that_migrates_is_followed_alone(cluster: Cluster, bridge: Bridge) -> None:
     """The other partitions of both nodes stay where they are; and back."""
@@ -198,6 +204,7 @@ async def test_a_slot_that_migrates_is_followed_alone(cluster: Cluster, bridge: 
             await witness.until_ended(17 * place + place, End.SUCCEEDED)
 
 
+@pytest.mark.rest
 async def test_a_move_left_half_way_pauses_one_consumer(
     cluster: Cluster, bridge: Bridge, log: Log
 ) -> None:
@@ -230,6 +237,7 @@ async def test_a_move_left_half_way_pauses_one_consumer(
     cluster.finish_move(slot, source)
 
 
+@pytest.mark.rest
 async def test_a_node_that_hangs_takes_no_room_from_the_others(
     cluster: Cluster, bridge: Bridge
 ) -> None:
@@ -253,6 +261,7 @@ async def test_a_node_that_hangs_takes_no_room_from_the_others(
     cluster.until_well()
 
 
+@pytest.mark.rest
 async def test_a_listener_starts_while_a_node_is_down(cluster: Cluster, bridge: Bridge) -> None:
     """With both of its nodes: nobody takes over. It goes on there once they are back."""
     homes = homes_of(cluster, MANY)
@@ -272,6 +281,7 @@ async def test_a_listener_starts_while_a_node_is_down(cluster: Cluster, bridge: 
     cluster.until_well()
 
 
+@pytest.mark.rest
 async def test_a_listener_hears_soon_if_those_before_it_were_killed(
     cluster: Cluster, bridge: Bridge
 ) -> None:
@@ -288,6 +298,7 @@ async def test_a_listener_hears_soon_if_those_before_it_were_killed(
         await until_all_hear(listener, witness)
 
 
+@pytest.mark.rest
 async def test_each_node_has_two_ears_among_many_listeners(cluster: Cluster) -> None:
     """And not the same ones for all nodes."""
     async with contextlib.AsyncExitStack() as stack:

@@ -53,6 +53,7 @@ async def test_tasks_of_all_partitions_run_on_time(apart: Bridge, settings: Sett
     assert (counts.succeeded, counts.listeners) == (len(MANY), 0)
 
 
+@pytest.mark.rest
 async def test_no_partition_is_left_behind(apart: Bridge, settings: Settings) -> None:
     """One with many tasks that are due does not hold up the others."""
     by_partition: dict[int, list[str]] = {}
@@ -149,6 +150,7 @@ async def test_a_key_that_cannot_be_a_task_is_kept_where_it_is(
         assert await asyncio.to_thread(apart.purge_failed, [id]) == {Change.FORGOTTEN: 1}
 
 
+@pytest.mark.rest
 async def test_an_id_that_is_taken_makes_one_of_the_same_partition(
     apart: Bridge, settings: Settings, client: redis.Redis
 ) -> None:
@@ -194,6 +196,7 @@ async def test_one_walk_finds_the_tasks_of_all_partitions(
     assert (await asyncio.to_thread(apart.count)).pending == 30
 
 
+@pytest.mark.rest
 async def test_declared_series_stand_in_their_partitions(
     apart: Bridge, settings: Settings, client: redis.Redis
 ) -> None:

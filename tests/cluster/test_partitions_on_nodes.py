@@ -33,7 +33,7 @@ MANY = [f"task-{n}" for n in range(64)]
 """Ids of which each partition has some."""
 
 
-@pytest.fixture(params=[Bridge, AsyncBridge])
+@pytest.fixture(params=[Bridge, pytest.param(AsyncBridge, marks=pytest.mark.rest)])
 async def ask(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Ask]:
     """A producer of either colour."""
     async with asking_one(request.param(cluster.url)) as ask:
@@ -85,6 +85,7 @@ async def test_the_first_write_fixes_them(cluster: Cluster, ask: Ask) -> None:
     assert (await ask("get", "a")).state is State.PENDING
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("count", [2, 4, 64])
 async def test_others_are_created_before(cluster: Cluster, ask: Ask, count: int) -> None:
     for _ in range(2):
@@ -107,6 +108,7 @@ def test_one_is_refused(cluster: Cluster, bridge: Bridge) -> None:
     assert stored(cluster) == {}
 
 
+@pytest.mark.rest
 def test_a_client_follows_when_the_database_is_written_anew(
     cluster: Cluster, bridge: Bridge
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_client_follows_when_the_database_is_written_anew(
                 cluster.ask(node, "FLUSHALL")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("count", [8, 16, 32])
 def test_a_lost_meta_is_that_of_the_other_partitions(
     cluster: Cluster, bridge: Bridge, count: int
@@ -168,6 +171,7 @@ async def test_tasks_are_spread_over_the_nodes(cluster: Cluster, ask: Ask) -> No
     )
 
 
+@pytest.mark.rest
 async def test_series_are_where_their_ticks_are(cluster: Cluster, ask: Ask) -> None:
     for id in MANY[:8]:
         await ask("schedule", id, "mail.send", every="1h")
@@ -184,6 +188,7 @@ def test_a_prefix_with_a_tag_has_one(cluster: Cluster) -> None:
             own.create_partitions(16)
 
 
+@pytest.mark.rest
 def test_a_store_of_a_consumer_is_certain(cluster: Cluster) -> None:
     """What a listener asks a partition, it asks with a number that it was told."""
     client = clients.producer_client(cluster.url, PREFIX)

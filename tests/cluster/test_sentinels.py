@@ -93,6 +93,7 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
         assert (task.state, task.attempt, task.lapses) == (State.SUCCEEDED, 1, 0)
 
 
+@pytest.mark.rest
 async def test_a_demoted_primary_is_not_believed_what_it_reports_as_deleted(
     sentinels: Sentinels, log: Log
 ) -> None:
@@ -125,6 +126,7 @@ async def test_a_demoted_primary_is_not_believed_what_it_reports_as_deleted(
     assert found.state is State.PENDING
 
 
+@pytest.mark.rest
 def test_producers_outlast_the_death_of_a_primary(sentinels: Sentinels) -> None:
     first, second = sentinels.servers
     with Bridge(sentinels.url) as bridge:
@@ -137,6 +139,7 @@ def test_producers_outlast_the_death_of_a_primary(sentinels: Sentinels) -> None:
     assert several_servers.primary_of(sentinels.url) is not None
 
 
+@pytest.mark.rest
 def test_an_idle_connection_is_not_used_for_a_superseded_primary(sentinels: Sentinels) -> None:
     """It would be written to, and nobody would read it: the sentinels cannot demote it."""
     first, second = sentinels.servers
@@ -152,6 +155,7 @@ def test_an_idle_connection_is_not_used_for_a_superseded_primary(sentinels: Sent
         assert (old.count().pending, new.count().pending) == (1, 2)
 
 
+@pytest.mark.rest
 def test_without_sentinels_the_known_primary_stays(sentinels: Sentinels) -> None:
     with Bridge(sentinels.url) as bridge:
         bridge.make_task("test.note", [], 60)
@@ -166,12 +170,14 @@ def test_without_sentinels_the_known_primary_stays(sentinels: Sentinels) -> None
         ask(sentinels.url)
 
 
+@pytest.mark.rest
 def test_what_no_sentinel_says_is_told_once_by_the_error(sentinels: Sentinels, log: Log) -> None:
     with pytest.raises(ServerUnsuitable, match=r"no primary 'other': .* but 'mymaster'"):
         ask(sentinels.url.replace(f"/{NAME}/", "/other/"))
     assert "sentinels disagree" not in log.events()
 
 
+@pytest.mark.rest
 def test_a_server_that_is_no_sentinel_is_named_with_the_url_that_it_needs(
     sentinels: Sentinels,
 ) -> None:
@@ -196,6 +202,7 @@ def test_a_majority_of_the_sentinels_decides(sentinels: Sentinels) -> None:
         ask(sentinels.url)
 
 
+@pytest.mark.rest
 def test_one_sentinel_is_enough_if_it_names_a_primary(sentinels: Sentinels, log: Log) -> None:
     one, two, _ = sentinels.sentinels
     one.kill()
@@ -209,6 +216,7 @@ def test_one_sentinel_is_enough_if_it_names_a_primary(sentinels: Sentinels, log:
     assert (log.events()["sentinels disagree"], log.events()["sentinels agree"]) == (1, 1)
 
 
+@pytest.mark.rest
 def test_threads_that_wait_for_slow_sentinels_share_one_answer(sentinels: Sentinels) -> None:
     primary = several_servers.primary_of(sentinels.url)
     assert primary is not None
@@ -247,6 +255,7 @@ os._exit(os.wait()[1])
 """
 
 
+@pytest.mark.rest
 def test_a_fork_while_another_thread_waits_for_the_sentinels(sentinels: Sentinels) -> None:
     """As web servers with workers do, that load the application first."""
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, sentinels.url]
@@ -300,6 +309,7 @@ def test_a_sentinel_that_does_not_know_the_name_says_which_it_knows(sentinels: S
         bridge.count()
 
 
+@pytest.mark.rest
 def test_a_wrong_password_is_said_to_be_the_sentinels_or_the_primarys(
     sentinels: Sentinels,
 ) -> None:
@@ -312,6 +322,7 @@ def test_a_wrong_password_is_said_to_be_the_sentinels_or_the_primarys(
         Bridge(wrong).count()
 
 
+@pytest.mark.rest
 def test_a_server_is_no_sentinel_and_a_sentinel_no_server(sentinels: Sentinels) -> None:
     port = sentinels.sentinels[0].port
     for number in (0, 1):
@@ -324,6 +335,7 @@ def test_a_server_is_no_sentinel_and_a_sentinel_no_server(sentinels: Sentinels) 
         ask(f"redis+sentinel://{HOST}:{free_port()}/{NAME}/1")
 
 
+@pytest.mark.rest
 def test_a_primary_that_cannot_be_reached_is_named(sentinels: Sentinels) -> None:
     nowhere = free_port()
     for sentinel in sentinels.sentinels:
@@ -333,6 +345,7 @@ def test_a_primary_that_cannot_be_reached_is_named(sentinels: Sentinels) -> None
         ask(sentinels.url)
 
 
+@pytest.mark.rest
 def test_a_client_of_ones_own_may_come_from_redis_py(sentinels: Sentinels) -> None:
     hosts = [(HOST, sentinel.port) for sentinel in sentinels.sentinels]
     sentinel = redis.Sentinel(hosts, sentinel_kwargs={"password": "w0rd&2"})

@@ -13,7 +13,7 @@ from expirebridge.embedded.server import HOST
 from expirebridge.hooks import FailedOver
 from expirebridge.observe.metrics import Metrics
 from expirebridge.settings import Settings
-from tests.kit.processes import run
+from tests.kit.invoked import run
 from tests.kit.sentinels import NAME, Sentinels
 from tests.kit.servers import FEW, SERVERS
 from tests.kit.witness import Witness, listening
@@ -67,6 +67,7 @@ def test_the_doctor_says_which_sentinels_answer_what(sentinels: Sentinels) -> No
     assert f"{HOST}:{three.port} names {HOST}:{first.port}" in examined.stderr
 
 
+@pytest.mark.rest
 def test_a_wrong_name_is_one_line(sentinels: Sentinels) -> None:
     url = sentinels.url.replace(f"/{NAME}/", "/mymastr/")
     for words in (["count"], ["doctor"], ["listen", "--tasks", "tasks"]):

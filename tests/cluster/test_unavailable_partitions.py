@@ -73,7 +73,7 @@ def unavailable(cluster: Cluster) -> Iterator[set[int]]:
         cluster.until_well()
 
 
-@pytest.fixture(params=[Bridge, AsyncBridge])
+@pytest.fixture(params=[Bridge, pytest.param(AsyncBridge, marks=pytest.mark.rest)])
 async def ask(request: pytest.FixtureRequest, full: Cluster) -> AsyncIterator[Ask]:
     """A producer of either colour."""
     async with asking_one(request.param(full.url)) as ask:
@@ -116,6 +116,7 @@ async def test_others_are_read_and_written(full: Cluster, ask: Ask) -> None:
     assert (counts.pending, counts.left_out) == (len(MANY) + 21, ())
 
 
+@pytest.mark.rest
 async def test_many_say_what_was_not_done(full: Cluster, ask: Ask) -> None:
     others = [f"other-{n}" for n in range(40)]
     tasks: list[dict[str, Any]] = [{"func": "mail.send", "delay": 60, "id": id} for id in others]
@@ -136,6 +137,7 @@ async def test_many_say_what_was_not_done(full: Cluster, ask: Ask) -> None:
         assert isinstance(resumed.value, ServerUnreachable)
 
 
+@pytest.mark.rest
 def test_a_task_that_is_drawn_goes_elsewhere_at_once(full: Cluster) -> None:
     """Its partition's node takes no connection: nothing was sent."""
     node = full.primary_of(0)
@@ -178,6 +180,7 @@ def uncovered(full: Cluster) -> Iterator[Cluster]:
         full.until_well()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["count", "list", "list_series", "list_partitions"])
 def test_what_nobody_can_answer_is_an_error(uncovered: Cluster, name: str) -> None:
     """As on one server, and with what to do; not an empty answer that leaves all out."""
@@ -190,6 +193,7 @@ def _is_unavailable(bridge: Bridge, id: str) -> bool:
     return LAYOUT.partition_of(id) in {one.partition for one in bridge.count().left_out}
 
 
+@pytest.mark.rest
 def test_the_commands_say_it(full: Cluster) -> None:
     def run(*words: str, code: int = 0) -> tuple[Any, str]:
         began = time.monotonic()

@@ -41,7 +41,7 @@ QUICK = 2.5
 """Seconds in which a call ends that waits for no answer: that would take three."""
 
 
-@pytest.fixture(params=[Bridge, AsyncBridge])
+@pytest.fixture(params=[Bridge, pytest.param(AsyncBridge, marks=pytest.mark.rest)])
 async def ask(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Ask]:
     """A producer of either colour."""
     async with asking_one(request.param(cluster.url, prefix=PREFIX)) as ask:
@@ -80,6 +80,7 @@ async def test_a_producer_reaches_the_node_of_its_slot(
     assert (await ask("count")).paused == 1
 
 
+@pytest.mark.rest
 async def test_a_failover_in_order_costs_a_producer_no_time(
     cluster: Cluster, slot: int, ask: Ask
 ) -> None:
@@ -91,6 +92,7 @@ async def test_a_failover_in_order_costs_a_producer_no_time(
     assert (await ask("count")).pending == 2
 
 
+@pytest.mark.rest
 async def test_a_promoted_replica_is_found_with_the_first_call(
     cluster: Cluster, slot: int, ask: Ask
 ) -> None:
@@ -106,6 +108,7 @@ async def test_a_promoted_replica_is_found_with_the_first_call(
         cluster.restart(primary)
 
 
+@pytest.mark.rest
 def test_a_dead_primary_without_a_successor_is_named(
     cluster: Cluster, slot: int, probe: Store
 ) -> None:
@@ -126,6 +129,7 @@ def test_a_dead_primary_without_a_successor_is_named(
         cluster.restart(primary)
 
 
+@pytest.mark.rest
 async def test_a_node_that_hangs_delays_no_call_to_others(
     cluster: Cluster, slot: int, target: EmbeddedServer, ask: Ask
 ) -> None:
@@ -138,6 +142,7 @@ async def test_a_node_that_hangs_delays_no_call_to_others(
     cluster.until_well()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
 async def test_a_slot_that_migrated_is_followed_at_once(
     cluster: Cluster, slot: int, target: EmbeddedServer, ask: Ask
@@ -170,6 +175,7 @@ def test_nothing_is_written_while_a_slot_is_moved_key_by_key(
     cluster.finish_move(slot, source)
 
 
+@pytest.mark.rest
 def test_a_move_that_is_finished_in_time_is_outlasted(
     cluster: Cluster, slot: int, target: EmbeddedServer, bridge: Bridge
 ) -> None:
@@ -193,6 +199,7 @@ def finishing(cluster: Cluster, slot: int, goal: EmbeddedServer) -> Iterator[Non
         later.join()
 
 
+@pytest.mark.rest
 def test_processes_that_were_forked_go_on(cluster: Cluster, bridge: Bridge) -> None:
     bridge.make_task("mail.send", [1], "1h")
     children = []
@@ -215,6 +222,7 @@ def test_processes_that_were_forked_go_on(cluster: Cluster, bridge: Bridge) -> N
 # Listeners
 
 
+@pytest.mark.rest
 async def test_a_listener_follows_its_slot(
     cluster: Cluster, slot: int, target: EmbeddedServer, log: Log
 ) -> None:
@@ -254,6 +262,7 @@ async def test_a_listener_follows_its_slot(
     assert log.events()["failed over"] >= 2
 
 
+@pytest.mark.rest
 async def test_a_listener_loses_nothing_when_its_primary_dies(cluster: Cluster, slot: int) -> None:
     primary = cluster.primary_of(slot)
     witness = Witness()
@@ -279,6 +288,7 @@ async def test_a_listener_loses_nothing_when_its_primary_dies(cluster: Cluster, 
 # What operators see
 
 
+@pytest.mark.rest
 def test_the_doctor_names_the_node_of_the_slot(cluster: Cluster, slot: int, probe: Store) -> None:
     settings = Settings(url=cluster.url, prefix=PREFIX)
     findings = {each.check: each for each in examine(probe, settings, LoginRole.LISTENER)}
@@ -290,6 +300,7 @@ def test_the_doctor_names_the_node_of_the_slot(cluster: Cluster, slot: int, prob
     assert findings["round trip"].level is Level.OK
 
 
+@pytest.mark.rest
 def test_the_doctor_says_that_a_slot_is_being_moved(
     cluster: Cluster, slot: int, target: EmbeddedServer, probe: Store
 ) -> None:
@@ -302,6 +313,7 @@ def test_the_doctor_says_that_a_slot_is_being_moved(
     cluster.finish_move(slot, home)
 
 
+@pytest.mark.rest
 async def test_the_rights_that_are_printed_suffice(cluster: Cluster, slot: int) -> None:
     """Each node has the logins: the slot may come to any of them."""
     for role in (LoginRole.PRODUCER, LoginRole.LISTENER):
@@ -333,6 +345,7 @@ async def test_the_rights_that_are_printed_suffice(cluster: Cluster, slot: int) 
 # Clients of others
 
 
+@pytest.mark.rest
 def test_a_function_that_follows_ask_is_refused(
     cluster: Cluster, slot: int, target: EmbeddedServer, bridge: Bridge
 ) -> None:
@@ -390,6 +403,7 @@ def test_one_node_of_a_cluster_refers_to_the_url_of_all(
             bridge.make_task("mail.send", [1], "1h")
 
 
+@pytest.mark.rest
 def test_one_node_of_a_cluster_works_for_its_own_slots(cluster: Cluster, slot: int) -> None:
     url = f"redis://{HOST}:{cluster.primary_of(slot).port}/0"
     with Bridge(url, prefix=PREFIX) as one, Bridge(cluster.url, prefix=PREFIX) as all_nodes:
@@ -406,6 +420,7 @@ def test_a_cluster_whose_nodes_cannot_be_reached_is_no_cluster_yet() -> None:
         bridge.count()
 
 
+@pytest.mark.rest
 def test_nodes_of_two_clusters_are_refused(cluster: Cluster) -> None:
     with Cluster(SERVERS[EMBEDDED], replicas=0) as other:
         url = f"{cluster.url},{HOST}:{other.nodes[0].port}"
@@ -436,6 +451,7 @@ def is_replica(cluster: Cluster, node: EmbeddedServer) -> bool:
     return bool(cluster.ask(node, "ROLE")[0] == b"slave")
 
 
+@pytest.mark.rest
 def test_an_address_that_cannot_be_reached_is_named_with_the_settings(
     cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:
@@ -453,6 +469,7 @@ def test_an_address_that_cannot_be_reached_is_named_with_the_settings(
         cluster.until_served_by(slot, primary)
 
 
+@pytest.mark.rest
 def test_an_address_at_which_something_else_answers_is_named(
     cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:
@@ -488,6 +505,7 @@ def answering_http() -> Iterator[int]:
             thread.join()
 
 
+@pytest.mark.rest
 def test_another_database_than_0_needs_a_server_that_has_it(cluster: Cluster) -> None:
     with (
         Bridge(f"{cluster.url}/1", prefix=PREFIX) as bridge,
@@ -496,6 +514,7 @@ def test_another_database_than_0_needs_a_server_that_has_it(cluster: Cluster) ->
         bridge.count()
 
 
+@pytest.mark.rest
 def test_numbered_databases_of_a_cluster_are_taken_apart() -> None:
     with (
         Cluster(SERVERS[EMBEDDED], replicas=0, options={"cluster-databases": "2"}) as cluster,
