@@ -6,17 +6,14 @@ do.
 
 The container has the machine's own network, so that the server listens on loopback only, as it is
 configured, and nothing of it can be reached from elsewhere. So the engine must be this machine's.
+
+Docker's client is imported by what needs it: no run of the quick part does.
 """
 
 import os
 import socket
 from contextlib import closing
 from typing import Self
-
-import docker
-from docker.errors import DockerException, ImageNotFound
-from testcontainers.core.container import DockerContainer
-from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from expirebridge.embedded.resources import redis_conf
 from expirebridge.embedded.server import HOST, free_port
@@ -29,6 +26,9 @@ def can_run() -> bool:
     """Whether this machine's Docker engine answers, and has the image or can fetch it."""
     if not answers():
         return False
+    import docker
+    from docker.errors import DockerException, ImageNotFound
+
     with closing(docker.from_env()) as engine:
         try:
             engine.images.get(IMAGE)
@@ -54,6 +54,8 @@ def answers() -> bool:
 
 def version() -> str:
     """What the server in the image says of itself."""
+    import docker
+
     with closing(docker.from_env()) as engine:
         said = engine.containers.run(IMAGE, ["--version"], network_mode="none", remove=True)
     return f"{said.decode().strip()} (image {IMAGE})"
@@ -63,6 +65,9 @@ class Container:
     """One server in Docker with expirebridge's redis.conf, removed when its `with` block ends."""
 
     def __init__(self) -> None:
+        from testcontainers.core.container import DockerContainer
+        from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+
         self.port = free_port()
         self._container = (
             DockerContainer(IMAGE)
