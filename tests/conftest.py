@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
-import redis
+import redis.utils
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
@@ -52,6 +52,15 @@ def no_variables() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def version_read_once() -> Iterator[None]:
+    """redis-py reads its own version, for each client, from the metadata of its package: as long as
+    a test of one script takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis.utils, "get_lib_version", cache(redis.utils.get_lib_version))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     """A test is like a new process: it has asked no listeners what they know."""
@@ -80,13 +89,14 @@ def shared_database(
 @pytest.fixture
 def server(shared_server: AnyServer) -> AnyServer:
     """A server, emptied and with its settings as in redis.conf."""
-    with redis.Redis(port=shared_server.port) as client:
-        client.flushall()
-        with suppress(redis.ResponseError):  # Redis 6.2 has none
-            client.function_flush()
-        client.config_set("notify-keyspace-events", "Exg")
-        client.config_set("maxmemory", 0)
-        client.config_set("maxmemory-policy", "noeviction")
+    with redis.Redis(port=shared_server.port) as client, client.pipeline(transaction=False) as pipe:
+        pipe.flushall()
+        pipe.config_set("notify-keyspace-events", "Exg")
+        pipe.config_set("maxmemory", 0)
+        pipe.config_set("maxmemory-policy", "noeviction")
+        pipe.function_flush()
+        *answers, _ = pipe.execute(raise_on_error=False)  # Redis 6.2 has no functions
+    assert answers == [True] * len(answers)
     return shared_server
 
 
