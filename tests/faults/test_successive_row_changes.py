@@ -14,7 +14,10 @@ from sqlalchemy import Engine, create_engine, text
 from expirebridge import Bridge, Change, Retry, State
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.engine import begin_immediate
+from expirebridge.ledger.schema import create
+from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
+from tests.kit.databases import Database
 from tests.kit.patience import PATIENCE
 from tests.kit.row_histories import RETRIES, TASKS, Run, Stage, Tale
 
@@ -32,17 +35,17 @@ LOCKS = {
 
 @pytest.fixture(params=[1, 2], ids=["one listener", "two listeners"])
 async def stage(
-    request: pytest.FixtureRequest, engine: Engine, with_ledger: Settings, bridge: Bridge
+    request: pytest.FixtureRequest, shared_database: Database, url: str, bridge: Bridge
 ) -> AsyncIterator[Stage]:
-    own = create_engine(engine.url, pool_size=20)
+    own = create_engine(shared_database.new_database(), pool_size=20)
     if own.dialect.name == "sqlite":
         begin_immediate(own)
     with own.begin() as connection:
-        connection.execute(text("DROP TABLE IF EXISTS effect"))
+        create(connection, own_tables())
         connection.execute(text("CREATE TABLE effect (id varchar(20))"))
     settings = Settings(
-        url=with_ledger.url, ledger=with_ledger.ledger, concurrency=max(100, 2 * TASKS), lease=5.0,
-        grace=3.0,
+        url=url, ledger=own.url.render_as_string(hide_password=False),
+        concurrency=max(100, 2 * TASKS), lease=5.0, grace=3.0,
     )  # fmt: skip
     stage = Stage(own, settings, bridge, request.param)
     yield stage
