@@ -17,11 +17,12 @@ from expirebridge.ledger.engine import engine_of
 from expirebridge.ledger.relay import finish
 from expirebridge.model.row_state import Status, SyncState
 from tests.kit.ledgers import LedgerHarness
+from tests.kit.servers import PART
 from tests.kit.steps import server_ms
 
 HOUR: Final = 3_600_000
 _each_time = examples(
-    max_examples=int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "20")),
+    max_examples=int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "3" if PART == "quick" else "20")),
     suppress_health_check=list(HealthCheck), deadline=None,
 )  # fmt: skip
 _numbers = count(1)
@@ -62,7 +63,9 @@ def relay_until(harness: LedgerHarness, holds: Any) -> None:
     raise AssertionError("another row holds this one up")
 
 
-@pytest.mark.parametrize("kind", ["hash", "text", "list"])
+@pytest.mark.parametrize(
+    "kind", ["hash", *(pytest.param(kind, marks=pytest.mark.rest) for kind in ("text", "list"))]
+)
 @given(written=fields, state=states, mark=st.floats(0), stray=st.binary(max_size=140))
 @example(written={"error": b"bad \x00 text"}, state="failed", mark=2e18, stray=b"\x00")
 @example(written={"error": "😀".encode()}, state="failed", mark=1.0, stray="😀".encode())

@@ -78,6 +78,7 @@ async def test_a_moved_redis_is_learnt(
     assert "stands still" not in caplog.text
 
 
+@pytest.mark.rest
 async def test_a_dump_of_sql_beside_an_empty_redis_runs_nothing(
     production: Settings, shared_database: Database, made: Tables,
     caplog: pytest.LogCaptureFixture,
@@ -91,6 +92,7 @@ async def test_a_dump_of_sql_beside_an_empty_redis_runs_nothing(
     assert COPIES in why
 
 
+@pytest.mark.rest
 async def test_the_same_sql_database_beside_an_empty_redis_elsewhere_runs_nothing(
     production: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -99,6 +101,7 @@ async def test_the_same_sql_database_beside_an_empty_redis_elsewhere_runs_nothin
     assert f"Redis knows no ledger; Redis is at 127.0.0.1:{empty.port}" in why
 
 
+@pytest.mark.rest
 async def test_a_copy_of_redis_beside_an_empty_ledger_runs_nothing(
     production: Settings, original: EmbeddedServer, shared_database: Database, made: Tables,
     caplog: pytest.LogCaptureFixture,

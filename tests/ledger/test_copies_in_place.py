@@ -50,7 +50,14 @@ def sql(
     server.close()
 
 
-@pytest.mark.parametrize("sides", ["both", "sql", "sql beside an empty Redis"])
+@pytest.mark.parametrize(
+    "sides",
+    [
+        "both",
+        pytest.param("sql", marks=pytest.mark.rest),
+        pytest.param("sql beside an empty Redis", marks=pytest.mark.rest),
+    ],
+)
 async def test_copies_at_the_same_addresses(
     sql: tuple[DatabaseServer | None, URL], sides: str, made: Tables, original: EmbeddedServer,
     caplog: pytest.LogCaptureFixture,

@@ -61,6 +61,7 @@ def test_it_is_part_of_an_atomic_block(engine: Engine) -> None:
     assert json.loads(done.stdout) == [["50%"], "none", True, 3, 1]
 
 
+@pytest.mark.rest
 def test_without_tables_the_error_is_the_same() -> None:
     program = PROGRAM.replace("with transaction.atomic():\n    ledger", "if True:\n    ledger", 1)
     given = [{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}, None]

@@ -7,11 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from sqlalchemy import URL, Engine, create_engine, text
 
 from expirebridge import Bridge, State
 from expirebridge.ledger import Tables
 from expirebridge.model.row_state import Status
+from tests.kit.databases import Database
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import launched
 
@@ -21,8 +23,10 @@ LEFT = 1500
 """Milliseconds that are left of the three days when the listener starts."""
 
 
-def sell(database_url: URL) -> None:
-    """Run the shop's program: ann keeps her order, bob returns his, and cleo's payment fails."""
+@pytest.fixture(scope="module")
+def database_url(shared_database: Database) -> URL:
+    """What the shop's program sells: ann keeps her order, bob returns his, cleo cannot pay."""
+    database_url = shared_database.new_database()
     shown = database_url.render_as_string(hide_password=False)
     done = subprocess.run(
         [sys.executable, "-m", "shop.sales"], cwd=SHOP, capture_output=True, text=True, check=False,
@@ -32,10 +36,10 @@ def sell(database_url: URL) -> None:
     assert done.stdout == (
         "ann: orders.rate, wanted: none\nbob: orders.rate, wanted: cancelled\n2 orders\n"
     )
+    return database_url
 
 
 def test_orders_and_their_tasks_are_one_transaction(database_url: URL, made: Tables) -> None:
-    sell(database_url)
     engine = create_engine(database_url)
     with engine.connect() as connection:
         orders = connection.execute(text("SELECT id, customer, returned FROM orders ORDER BY id"))
@@ -61,7 +65,6 @@ def statuses(engine: Engine, made: Tables) -> list[int]:
 def test_an_order_asks_for_its_rating_after_three_days(
     database_url: URL, made: Tables, url: str, bridge: Bridge, tmp_path: Path
 ) -> None:
-    sell(database_url)
     engine, task = create_engine(database_url), made.task.c
     ended = [Status.SUCCEEDED, Status.CANCELLED]
     with engine.begin() as connection:  # three days ago, but for a moment

@@ -69,7 +69,15 @@ async def one_runs(settings: Settings, harness: LedgerHarness, id: str) -> None:
         await witness.until_ended(1, End.SUCCEEDED)
 
 
-@pytest.mark.parametrize("side", ["redis", "redis by another name", "sql", "both"])
+@pytest.mark.parametrize(
+    "side",
+    [
+        "both",
+        pytest.param("redis", marks=pytest.mark.rest),
+        pytest.param("redis by another name", marks=pytest.mark.rest),
+        pytest.param("sql", marks=pytest.mark.rest),
+    ],
+)
 async def test_another_spelling_goes_on(
     harness: LedgerHarness, with_ledger: Settings, made: Tables, tmp_path: Path, side: str,
     caplog: pytest.LogCaptureFixture,
@@ -157,9 +165,9 @@ def with_sentinels(settings: Settings, *chosen: int) -> Settings:
 @pytest.mark.parametrize(
     ("before", "after", "known"),
     [
-        pytest.param((0, 1, 2), (2, 0, 1), 3, id="another order"),
-        pytest.param((0, 1, 2), (2, 1), 3, id="two of three"),
-        pytest.param((0, 1), (0, 1, 2), 3, id="one added"),
+        pytest.param((0, 1, 2), (2, 0, 1), 3, id="another order", marks=pytest.mark.rest),
+        pytest.param((0, 1, 2), (2, 1), 3, id="two of three", marks=pytest.mark.rest),
+        pytest.param((0, 1), (0, 1, 2), 3, id="one added", marks=pytest.mark.rest),
         pytest.param((0, 1), (2,), 3, id="others"),
     ],
 )
@@ -174,7 +182,7 @@ async def test_other_sentinels_go_on(
     assert "stands still" not in caplog.text
 
 
-@pytest.mark.parametrize("empties", [False, True])
+@pytest.mark.parametrize("empties", [True, pytest.param(False, marks=pytest.mark.rest)])
 async def test_a_server_that_restarts_is_the_same(
     engine: Engine, made: Tables, with_ledger: Settings, empties: bool,
     caplog: pytest.LogCaptureFixture,

@@ -43,7 +43,10 @@ def handlers() -> Handlers:
     return {"orders.rate": work, "orders.fail": fail}
 
 
-@pytest.fixture(params=["database", "connection", "session"])
+@pytest.fixture(params=[
+    "database", pytest.param("connection", marks=pytest.mark.rest),
+    pytest.param("session", marks=pytest.mark.rest),
+])  # fmt: skip
 def kind(request: pytest.FixtureRequest) -> str:
     """What the test gives to the kit: a database, or its own open transaction."""
     kind: str = request.param
@@ -139,6 +142,14 @@ def test_a_rollback_makes_nothing(clock: Clock, ledger: Ledger, within: Within) 
     assert clock.travel(until="idle") == []
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "connection",
+        *(pytest.param(kind, marks=pytest.mark.rest) for kind in ("database", "session")),
+    ],
+    indirect=True,
+)
 def test_a_savepoint_that_is_rolled_back_makes_nothing(
     clock: Clock, ledger: Ledger, within: Within
 ) -> None:
@@ -152,7 +163,9 @@ def test_a_savepoint_that_is_rolled_back_makes_nothing(
     assert [ran.task.args for ran in clock.travel("1h")] == [["kept"]]
 
 
-@pytest.mark.parametrize("kind", ["connection", "session"], indirect=True)
+@pytest.mark.parametrize(
+    "kind", ["session", pytest.param("connection", marks=pytest.mark.rest)], indirect=True
+)
 def test_what_was_looked_at_before_its_savepoint_is_rolled_back_is_undone(
     clock: Clock, ledger: Ledger, within: Within
 ) -> None:

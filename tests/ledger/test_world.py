@@ -18,6 +18,7 @@ from expirebridge.store.commands import claiming
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
+from tests.kit.servers import PART
 from tests.kit.steps import settle
 from tests.ledger.model import Model
 from tests.ledger.planted import planted
@@ -59,7 +60,8 @@ def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> 
 
 @pytest.mark.usefixtures("few_rows")
 @settings(
-    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=1 if PART == "quick" else 4, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
     print_blob=False,
 )  # fmt: skip
 @given(seed=st.integers(0, 2**32), is_calm=st.booleans())
@@ -71,7 +73,7 @@ def test_nothing_is_lost_and_nothing_done_starts_again(
 
 
 @pytest.mark.usefixtures("few_rows")
-@pytest.mark.parametrize("is_calm", [False, True])
+@pytest.mark.parametrize("is_calm", [False, pytest.param(True, marks=pytest.mark.rest)])
 def test_on_each_database(harness: LedgerHarness, client: redis.Redis, is_calm: bool) -> None:
     assert World(harness, client, 5, model=Model(), is_calm=is_calm).live(120) == []
 
