@@ -28,7 +28,10 @@ def run(*words: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("words", [("list", "--help"), ("failed", "list", "--help")])
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(("list", "--help"), marks=pytest.mark.rest), ("failed", "list", "--help")],
+)
 def test_a_command_imports_nothing_of_others(words: tuple[str, ...]) -> None:
     printed = run(*words)
     assert f"{' '.join(words[:-1])} [OPTIONS]" in printed

@@ -22,7 +22,14 @@ def processes_under(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("spoilt", "more"), [(False, []), (True, []), (False, ["--cluster", "3"])])
+@pytest.mark.parametrize(
+    ("spoilt", "more"),
+    [
+        (False, []),
+        pytest.param(True, [], marks=pytest.mark.rest),
+        pytest.param(False, ["--cluster", "3"], marks=pytest.mark.rest),
+    ],
+)
 def test_the_demo_runs_each_kind_or_fails(tmp_path: Path, spoilt: bool, more: list[str]) -> None:
     # A copy of the example handlers, of which one is spoilt: the demo must notice.
     shutil.copytree(example_tasks(), tmp_path / "tasks", ignore=shutil.ignore_patterns("__pyc*"))

@@ -11,8 +11,8 @@ from tests.kit import invoked, processes
     [
         (["list", "--json"], 0),
         (["show", "m9"], 3),
-        (["make", "mail.send", "[1", "--in", "1h"], 2),
-        (["count", "--url", "redis://127.0.0.1:1/1"], 1),
+        pytest.param(["make", "mail.send", "[1", "--in", "1h"], 2, marks=pytest.mark.rest),
+        pytest.param(["count", "--url", "redis://127.0.0.1:1/1"], 1, marks=pytest.mark.rest),
         (["list", "--statte", "failed"], 2),
     ],
 )

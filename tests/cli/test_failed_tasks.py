@@ -9,8 +9,7 @@ from expirebridge import Bridge, InvalidTask, State
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import reconciling
-from tests.kit.invoked import end_due_tasks, invoke, invoke_json
-from tests.kit.processes import run
+from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
 
 
 @pytest.fixture

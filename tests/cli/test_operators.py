@@ -1,5 +1,6 @@
 """The commands of those who look after servers and listeners, as they run them."""
 
+import asyncio
 import json
 import os
 import re
@@ -11,10 +12,14 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge import Bridge
+from expirebridge import AsyncBridge, Bridge
 from expirebridge.embedded.server import EmbeddedServer
-from tests.kit.processes import Reports, listener, run, until_subscribed
+from expirebridge.settings import Settings
+from tests.kit import processes
+from tests.kit.invoked import run
+from tests.kit.processes import Reports, listener, until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
+from tests.kit.witness import Witness, listening
 
 REDIS_CLI = shutil.which("redis-cli")
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -31,10 +36,10 @@ def report_of(output: str) -> dict[str, str]:
 # doctor
 
 
-def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path) -> None:
-    with listener(url, folder):
-        until_subscribed(url)
-        result = run("doctor", url=url)
+async def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str) -> None:
+    async with listening(Settings(url=url), hearing := Witness()):
+        await hearing.until_hearing()
+        result = await asyncio.to_thread(run, "doctor", url=url)
     assert (result.returncode, result.stderr) == (0, "")
     assert set(report_of(result.stdout).values()) == {"ok"}
     chapter = DOCTOR_PAGE.partition("\n## `expirebridge doctor`\n")[2].partition("\n## ")[0]
@@ -119,7 +124,7 @@ def test_a_probe_follows_a_listener_s_life(url: str, folder: Path) -> None:
     assert before.stdout == "not ok: no listener beats: due tasks will wait\n"
     with listener(url, folder):
         until_subscribed(url)
-        well = run("check", "--here", url=url)
+        well = processes.run("check", "--here", url=url)
         shown = json.loads(run("check", "--json", url=url).stdout)
     assert (well.returncode, well.stderr) == (0, "")
     assert well.stdout.startswith("ok: 1 listener beats on ")
@@ -134,17 +139,19 @@ def test_a_probe_finds_a_listener_that_does_nothing(
     """It beats from a thread of its own while a handler blocks it."""
     with (folder / "acts.py").open("a") as handlers:
         handlers.write("async def jam():\n    block()\n")
-    with listener(url, folder):
+    # It may take its time to beat, and the commands theirs.
+    with listener(url, folder, "--lease", "600"):
         until_subscribed(url)
         bridge.make_task("acts.jam", [], 0)
         reports.next()
         bridge.make_task("acts.note", [], 0)
         while bridge.count().overdue == 0:
             pass
-        result = run("check", "--max-overdue", "0s", url=url)
-        patient = run("check", "--max-overdue", "1h", url=url)
-        here = run("check", "--here", url=url)
-        here_in_time = run("check", "--here", "--max-overdue", "0s", url=url)
+        check = ("check", "--lease", "600")
+        result = run(*check, "--max-overdue", "0s", url=url)
+        patient = run(*check, "--max-overdue", "1h", url=url)
+        here = run(*check, "--here", url=url)
+        here_in_time = run(*check, "--here", "--max-overdue", "0s", url=url)
     assert (result.returncode, patient.returncode) == (1, 0)
     assert (here.returncode, here_in_time.returncode) == (0, 1)
     assert "overdue" not in here.stdout
@@ -178,14 +185,15 @@ def test_the_page_shows_what_is_printed() -> None:
     assert run("acl", "dashboard").stdout in RIGHTS_PAGE
 
 
-def test_the_printed_lines_make_logins_that_work(
-    server: AnyServer, url: str, folder: Path, client: redis.Redis
+async def test_the_printed_lines_make_logins_that_work(
+    server: AnyServer, url: str, client: redis.Redis
 ) -> None:
     if REDIS_CLI is None:
         pytest.skip("needs redis-cli")
     options = ["--redis-6"] if client.info("server")["redis_version"].startswith("6.") else []
     lines = run("acl", *options, url=url).stdout
-    done = subprocess.run(
+    done = await asyncio.to_thread(
+        subprocess.run,
         [REDIS_CLI, "-p", str(server.port)],
         input=lines.replace("PASSWORD", "secret"),
         capture_output=True,
@@ -198,16 +206,24 @@ def test_the_printed_lines_make_logins_that_work(
             role: url.replace("//", f"//expirebridge-{role}:secret@")
             for role in ("producer", "listener", "dashboard")
         }
-        made = run("make", "acts.quick", "--in", "1s", "--id", "a", url=logins["producer"])
+        made = await asyncio.to_thread(
+            run, "make", "test.quick", "--in", "0s", "--id", "a", url=logins["producer"]
+        )
         assert (made.returncode, made.stderr) == (0, "")
-        (folder / "acts.py").write_text("async def quick(): ...\n")
-        with listener(logins["listener"], folder), Bridge(logins["dashboard"]) as bridge:
-            until_subscribed(url)
-            while (task := bridge.get("a")) and not task.state.finished:
-                pass
+        witness = Witness()
+        async with (
+            listening(Settings(url=logins["listener"]), witness, quick=lambda: None),
+            AsyncBridge(logins["dashboard"]) as bridge,
+        ):
+            await witness.until_hearing()
+            await witness.until_ended()
+            task = await bridge.get("a")
             assert task is not None
             assert task.state == "succeeded"
-            probes = [run("check", url=logins[role]) for role in ("listener", "dashboard")]
+            probes = [
+                await asyncio.to_thread(run, "check", url=logins[role])
+                for role in ("listener", "dashboard")
+            ]
         assert [probe.returncode for probe in probes] == [0, 0], probes
     finally:
         for role in ("producer", "listener", "dashboard"):

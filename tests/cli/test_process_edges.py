@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
+from tests.kit import invoked
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import (
     COMMAND,
@@ -50,13 +51,14 @@ def loading(
         yield process, go
 
 
-@pytest.mark.parametrize("count", ["1", "2"])
+@pytest.mark.parametrize("count", [pytest.param("1", marks=pytest.mark.rest), "2"])
 def test_sigterm_while_it_loads_ends_it_as_later(url: str, folder: Path, count: str) -> None:
     with loading(url, folder, "--workers", count) as (process, _):
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.rest
 def test_sighup_while_it_loads_does_not_end_the_parent_of_workers(url: str, folder: Path) -> None:
     with loading(url, folder, "--workers", "2") as (process, go):
         process.send_signal(signal.SIGHUP)
@@ -96,17 +98,29 @@ def test_a_process_ends_whose_output_nobody_reads() -> None:
             process.kill()
 
 
-def test_what_ascii_cannot_write_is_escaped(url: str, bridge: Bridge) -> None:
+@pytest.mark.parametrize(
+    "words", [("show", "a"), pytest.param(("list",), marks=pytest.mark.rest), ("list", "--json")]
+)
+def test_what_ascii_cannot_write_is_escaped(
+    url: str, bridge: Bridge, words: tuple[str, ...]
+) -> None:
     bridge.make_task("mail.send", ["é"], "1h", id="a", tags=["x"])
-    for words in (("show", "a"), ("list",), ("list", "--json")):
-        shown = run(*words, url=url, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-        assert (shown.returncode, shown.stderr) == (0, "")
-        assert "\\xe9" in shown.stdout or "\\u00e9" in shown.stdout
-        if "--json" in words:
-            assert json.loads(shown.stdout)["tasks"][0]["args"] == ["é"]
+    shown = run(*words, url=url, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\\xe9" in shown.stdout or "\\u00e9" in shown.stdout
+    if "--json" in words:
+        assert json.loads(shown.stdout)["tasks"][0]["args"] == ["é"]
 
 
-@pytest.mark.parametrize("words", [("list",), ("count",), ("show", "a", "--json"), ("--help",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",),
+        pytest.param(("count",), marks=pytest.mark.rest),
+        pytest.param(("show", "a", "--json"), marks=pytest.mark.rest),
+        pytest.param(("--help",), marks=pytest.mark.rest),
+    ],
+)
 def test_a_full_disk_is_said_in_one_line(url: str, bridge: Bridge, words: tuple[str, ...]) -> None:
     bridge.make_task("mail.send", [1], "1h", id="a")
     with Path("/dev/full").open("w") as full:
@@ -119,15 +133,15 @@ def test_a_full_disk_is_said_in_one_line(url: str, bridge: Bridge, words: tuple[
     assert line.startswith("expirebridge: the output cannot be written: ")
 
 
-def test_what_modules_print_is_no_part_of_json(url: str, folder: Path) -> None:
+@pytest.mark.parametrize("command", ["handlers", "compat", "doctor"])
+def test_what_modules_print_is_no_part_of_json(url: str, folder: Path, command: str) -> None:
     (folder / "loud.py").write_text("print('loud')\n\ndef run():\n    pass\n")
-    for words in (("handlers",), ("compat",), ("doctor",)):
-        told = run(*words, "--tasks", folder, "--json", url=url)
-        assert json.loads(told.stdout)
-        assert told.stderr.startswith("loud\n")
+    told = invoked.run(command, "--tasks", folder, "--json", url=url)
+    assert told.stderr.startswith("loud\n")
+    assert json.loads(told.stdout)
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.rest)])
 def test_a_module_that_configures_logging_does_not_silence_the_listener(
     url: str, folder: Path, form: str
 ) -> None:
@@ -143,7 +157,7 @@ def test_a_module_that_configures_logging_does_not_silence_the_listener(
 
 def test_a_folder_with_any_name_is_quoted_in_the_unit(tmp_path: Path) -> None:
     folder = tmp_path / "100% of $HOME"
-    assert run("init", folder).returncode == 0
+    assert invoked.run("init", folder).returncode == 0
     unit = (folder / "expirebridge.service").read_text()
     assert f"WorkingDirectory={tmp_path}/100%% of $HOME\n" in unit
     assert f"EnvironmentFile={tmp_path}/100%% of $HOME/expirebridge.env\n" in unit

@@ -14,8 +14,9 @@ import redis
 
 from expirebridge import Bridge, Settings
 from expirebridge.ledger.engine import read_url
-from tests.kit.invoked import invoke
-from tests.kit.processes import COMMAND, ROOT, Reports, listener, run
+from tests.kit.invoked import invoke, run
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND, ROOT, Reports, listener
 
 
 def test_a_new_project_runs_as_it_is(url: str, bridge: Bridge, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_a_listener_starts_anew_when_a_handler_changes(
         second = reports.next()
         assert (second.word, second.pid == first.pid) == ("two", False)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
         assert bridge.count().listeners == 0
     finally:
         process.kill()

@@ -7,7 +7,6 @@ import re
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,8 +24,9 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, forecasting
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.interrupts import ignoring
-from tests.kit.invoked import end_due_tasks, invoke, invoke_json
-from tests.kit.processes import COMMAND, run
+from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND
 from tests.kit.steps import settle
 from tests.kit.waiting import park
 
@@ -150,14 +150,19 @@ def on_a_terminal(*words: str, url: str) -> Iterator[tuple[subprocess.Popen[byte
 
 def until_shown(word: bytes, terminal: int) -> None:
     shown = b""
-    deadline = time.monotonic() + 30
     while word not in shown:
-        ready, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
+        ready, _, _ = select.select([terminal], [], [], PATIENCE)
         assert ready, shown
         shown += os.read(terminal, 65536)
 
 
-@pytest.mark.parametrize("words", [("top",), ("list", "--watch", "--state", "pending")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("top",),
+        pytest.param(("list", "--watch", "--state", "pending"), marks=pytest.mark.rest),
+    ],
+)
 def test_on_a_terminal_it_is_shown_anew_until_ctrl_c(
     url: str, bridge: Bridge, words: tuple[str, ...]
 ) -> None:
@@ -167,7 +172,7 @@ def test_on_a_terminal_it_is_shown_anew_until_ctrl_c(
         bridge.make_task("mail.send", [], "1h", id="the-second")
         until_shown(b"the-second", terminal)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_ctrl_c_ends_what_was_started_in_the_background(url: str, bridge: Bridge) -> None:
@@ -178,7 +183,7 @@ def test_ctrl_c_ends_what_was_started_in_the_background(url: str, bridge: Bridge
         process, terminal = shown
         until_shown(b"the-first", terminal)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_it_goes_on_while_the_server_is_away() -> None:
@@ -191,7 +196,7 @@ def test_it_goes_on_while_the_server_is_away() -> None:
             own.start()
             until_shown(b"pending", terminal)
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
 
 
 def test_a_dashboard_s_login_sees_and_a_producer_s_imports(

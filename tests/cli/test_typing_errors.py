@@ -8,8 +8,7 @@ import pytest
 
 from expirebridge import Bridge, InvalidTask
 from expirebridge.cli import application
-from tests.kit.invoked import ROOT_COMMAND, commands
-from tests.kit.processes import run
+from tests.kit.invoked import ROOT_COMMAND, commands, run
 
 Refusal = Callable[..., str]
 

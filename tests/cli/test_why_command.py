@@ -6,8 +6,8 @@ from expirebridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.store.client import Store
 from expirebridge.store.commands.lanes import declare_limits
-from tests.kit.invoked import invoke, invoke_json
-from tests.kit.processes import ROOT, run
+from tests.kit.invoked import invoke, invoke_json, run
+from tests.kit.processes import ROOT
 from tests.kit.steps import claim
 
 PAGE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()

@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from expirebridge.cli.application import application, call
+from expirebridge.cli.application import application, asked_for, call
 from expirebridge.cli.main import ending_of
 from expirebridge.producer import unknown_functions
 from expirebridge.settings import Settings, warn_of_variables
@@ -24,6 +24,7 @@ from expirebridge.store.commands import claiming
 from expirebridge.store.commands.call import new_nonce
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.logs import logging_restored
+from tests.kit.modules import as_if_new
 
 app = application()
 ROOT_COMMAND = typer.main.get_command(app)
@@ -40,8 +41,10 @@ def commands(group: Any = ROOT_COMMAND, path: str = "") -> Iterator[tuple[str, A
 
 def invoke(*words: str, url: str, code: int = 0, answer: str | None = None) -> str:
     """Run a command and return its stdout; `answer` is what is typed."""
+    # To build all commands takes ten times as long as to call one.
+    asked = application(asked_for(list(words)))
     result = CliRunner().invoke(
-        app, words, input=answer, env={"EXPIREBRIDGE_URL": url}, catch_exceptions=False
+        asked, words, input=answer, env={"EXPIREBRIDGE_URL": url}, catch_exceptions=False
     )
     assert result.exit_code == code, result.output
     return result.stdout
@@ -57,16 +60,17 @@ def run(
     """Run the command to its end, as `processes.run` does, but in this process.
 
     Its exit code, its output and its one line about an error are those of a process. `answer` is
-    its stdin, which is no terminal. What it has imported stays imported, and what it prints from
-    other threads of the test is caught as well: a test of that, of signals and of `execv` starts
-    a process.
+    its stdin, which is no terminal. It imports handlers anew. What other threads print meanwhile is
+    caught as well. Signals, `execv` and Django's set-up need a process.
     """
     # A new process has asked no listeners what they know, and warned of nothing.
     unknown_functions.asked_of.clear()
     warn_of_variables.cache_clear()
     typed = [str(word) for word in words]
     code, last_words = 0, ""
-    with _environment(env | ({"EXPIREBRIDGE_URL": url} if url else {}), answer), _captured() as out:
+    variables = env | ({"EXPIREBRIDGE_URL": url} if url else {})
+    folder = _handlers(typed)
+    with _environment(variables, answer), as_if_new(folder, folder.name), _captured() as out:
         try:
             call(typed, name="expirebridge")
         except (Exception, SystemExit) as error:
@@ -96,6 +100,11 @@ def _environment(env: dict[str, str], answer: str) -> Iterator[None]:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), "utf-8"))
         patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets one of its own
         yield
+
+
+def _handlers(typed: list[str]) -> Path:
+    """The folder of handlers that the command may load."""
+    return Path(typed[typed.index("--tasks") + 1] if "--tasks" in typed else "tasks").resolve()
 
 
 @contextmanager
