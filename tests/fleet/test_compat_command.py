@@ -1,7 +1,8 @@
-"""The gate before a deploy: `expirebridge compat`, as a process, with folders of two versions."""
+"""The gate before a deploy: `expirebridge compat`, with folders of two versions."""
 
 import json
 import re
+import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 import redis
 
 from expirebridge import Bridge
-from tests.kit.processes import ROOT, run
+from tests.kit import processes
+from tests.kit.invoked import run
+from tests.kit.modules import as_if_new
+from tests.kit.processes import ROOT
 from tests.kit.steps import server_ms
 
 OLD = """
@@ -38,6 +42,12 @@ def folder_of(version: Path, source: str) -> Path:
     return folder
 
 
+def compat(tasks: Path, *words: str, url: str) -> subprocess.CompletedProcess[str]:
+    """The command, which finds no other version of the folder imported."""
+    with as_if_new(tasks.absolute().parent):
+        return run("compat", "--tasks", tasks, *words, url=url)
+
+
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     return folder_of(tmp_path / "old", OLD)
@@ -58,7 +68,7 @@ def made(bridge: Bridge) -> Bridge:
 
 
 def test_the_code_that_made_the_tasks_passes(made: Bridge, old: Path, url: str) -> None:
-    result = run("compat", "--tasks", old, url=url)
+    result = compat(old, url=url)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == (
         f"tasks 4   would fail 0   handlers 2 in {old}\n"
@@ -67,7 +77,7 @@ def test_the_code_that_made_the_tasks_passes(made: Bridge, old: Path, url: str) 
 
 
 def test_other_code_is_refused_with_what_would_fail(made: Bridge, fresh: Path, url: str) -> None:
-    result = run("compat", "--tasks", fresh, url=url)
+    result = processes.run("compat", "--tasks", fresh, url=url)
     assert (result.returncode, result.stderr) == (3, "")
     first, second, rest = result.stdout.split("\n\n")
     assert first.startswith("2 of mail.send(..., ...), first due ")
@@ -83,19 +93,19 @@ def test_other_code_is_refused_with_what_would_fail(made: Bridge, fresh: Path, u
 
 def test_only_what_is_due_soon_can_be_asked_for(made: Bridge, fresh: Path, url: str) -> None:
     made.pause("named")
-    result = run("compat", "--tasks", fresh, "--due-within", "7d", url=url)
+    result = compat(fresh, "--due-within", "7d", url=url)
     assert result.returncode == 3
     assert "mail.welcome" not in result.stdout
     assert "- not compared: 1 due later\n" in result.stdout
     assert "- not compared: 1 paused, without a due time\n" in result.stdout
     made.cancel_all(["positional-1", "positional-2"])
-    assert run("compat", "--tasks", fresh, "--due-within", "7d", url=url).returncode == 0
+    assert compat(fresh, "--due-within", "7d", url=url).returncode == 0
 
 
 def test_what_cannot_be_seen_is_said(bridge: Bridge, fresh: Path, url: str) -> None:
     bridge.make_task("mail.gather", [1], "1h")
     bridge.make_task("mail.note", ["x"], "1h")
-    result = run("compat", "--tasks", fresh, url=url)
+    result = compat(fresh, url=url)
     assert result.returncode == 0
     assert result.stdout.splitlines()[1:] == [
         "- not compared: types and values of arguments",
@@ -109,7 +119,7 @@ def test_json_has_the_same_facts_in_one_document(
 ) -> None:
     made.make_task("mail.gather", [], "1h", id="open")
     client.hset("expirebridge:task:named", "call", "mail.send?{")
-    result = run("compat", "--tasks", fresh, "--due-within", "7d", "--json", url=url)
+    result = compat(fresh, "--due-within", "7d", "--json", url=url)
     assert (result.returncode, result.stderr) == (3, "")
     found: dict[str, Any] = json.loads(result.stdout)
     groups = found.pop("groups")
@@ -145,8 +155,8 @@ def test_failed_tasks_can_be_compared_too(
 ) -> None:
     client.hset("expirebridge:task:a", mapping={"call": "gone.away?[]", "state": "failed"})
     client.zadd("expirebridge:failed", {"a": server_ms(client) + 60_000})
-    assert run("compat", "--tasks", fresh, url=url).returncode == 0
-    result = run("compat", "--tasks", fresh, "--failed", url=url)
+    assert compat(fresh, url=url).returncode == 0
+    result = compat(fresh, "--failed", url=url)
     assert result.returncode == 3
     assert "1 of gone.away(), no due time\n" in result.stdout
 
@@ -156,7 +166,7 @@ def test_what_other_clients_wrote_does_not_control_the_terminal(
 ) -> None:
     client.hset("expirebridge:task:\x1b[2J", "call", b'\x1b[2J.\xff?{"\x1b": 1}')
     client.zadd("expirebridge:pending", {"\x1b[2J": 1})
-    result = run("compat", "--tasks", fresh, url=url)
+    result = compat(fresh, url=url)
     assert result.returncode == 3
     assert "\x1b" not in result.stdout
     assert "1 of \\x1b[2J" in result.stdout
@@ -166,7 +176,7 @@ def test_many_groups_that_would_fail_are_cut_short(bridge: Bridge, fresh: Path, 
     bridge.make_tasks(
         {"func": f"gone.away_{n}", "args": list(range(n)), "delay": 3600} for n in range(22)
     )
-    result = run("compat", "--tasks", fresh, url=url)
+    result = compat(fresh, url=url)
     assert result.stdout.count("no handler has this name") == 20
     assert "\nand 2 more groups: --json lists all\n" in result.stdout
 
@@ -188,7 +198,7 @@ def test_bad_input_is_refused(
     folder.mkdir()
     for name, source in files.items():
         (folder / name).write_text(source)
-    result = run("compat", "--tasks", folder, *words, url=url)
+    result = compat(folder, *words, url=url)
     assert (result.returncode, result.stdout) == (code, "")
     assert said in result.stderr
 
@@ -202,8 +212,8 @@ def test_a_renamed_function_fits_by_its_alias_and_a_helper_may_be_left_out(
     folder = folder_of(tmp_path / "next", aliased + "def helper(): ...")
     bridge.make_task("mail.old", [1], "1h")
     bridge.make_task("mail.helper", [], "1h")
-    assert run("compat", "--tasks", folder, url=url).returncode == 0
-    narrowed = run("compat", "--tasks", folder, "--only-marked", url=url)
+    assert compat(folder, url=url).returncode == 0
+    narrowed = compat(folder, "--only-marked", url=url)
     assert narrowed.returncode == 3
     assert "tasks 2   would fail 1" in narrowed.stdout
 
@@ -220,14 +230,14 @@ def test_the_page_shows_what_is_printed(
     bridge.make_task("mail.send", [3], "1h", kwargs={"subject": "hi"})
     bridge.make_task("mail.welcome", [4], "8d", id="welcome-4")
     monkeypatch.chdir(tmp_path)
-    result = run("compat", "--tasks", "new/tasks", url=url)
+    result = compat(Path("new/tasks"), url=url)
     assert result.returncode == 3
     when = re.compile(r"first due .*")
     assert when.sub("", result.stdout) == when.sub("", shown)
 
 
 def test_a_server_that_does_not_answer_is_code_1(fresh: Path) -> None:
-    result = run("compat", "--tasks", fresh, url="redis://127.0.0.1:1/1")
+    result = compat(fresh, url="redis://127.0.0.1:1/1")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("expirebridge: ")
 
@@ -238,14 +248,14 @@ def test_nothing_that_redis_names_is_imported(
     mark = tmp_path / "mark"
     (fresh.parent / "trap.py").write_text(f"open({str(mark)!r}, 'w').close()\ndef f(): ...")
     bridge.make_task("trap.f", [], "1h")
-    assert run("compat", "--tasks", fresh, url=url).returncode == 3
+    assert compat(fresh, url=url).returncode == 3
     assert not mark.exists()
 
 
 def test_the_waiting_ticks_of_series_are_compared(bridge: Bridge, fresh: Path, url: str) -> None:
     bridge.schedule("fits", "mail.greet", ["ann"], cron="0 9 * * MON")
     bridge.schedule("renamed", "mail.welcome", ["ann"], every="1h")
-    result = run("compat", "--tasks", fresh, url=url)
+    result = compat(fresh, url=url)
     assert result.returncode == 3
     assert "tasks 2   would fail 1" in result.stdout
     assert "such as renamed@" in result.stdout

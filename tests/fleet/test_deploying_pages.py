@@ -4,9 +4,9 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import textwrap
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 
-from expirebridge import Bridge, State, Task
-from tests.kit.invoked import invoke
-from tests.kit.patience import PATIENCE
-from tests.kit.processes import ROOT, Reports, listener, run, until_logged
+from expirebridge import AsyncBridge, Bridge, State, Task
+from expirebridge.handlers import Registry
+from expirebridge.hooks import End
+from expirebridge.settings import Settings
+from tests.kit.invoked import invoke, run
+from tests.kit.modules import as_if_new
+from tests.kit.patience import PATIENCE, until
+from tests.kit.processes import ROOT, Reports, listener, until_logged
 from tests.kit.shell import Shell, shell
+from tests.kit.witness import Witness, listening_with
 
 PAGES = ("deploy.md", "change-handlers.md")
 PAGE = "\n".join((ROOT / "docs" / "how-to" / page).read_text() for page in PAGES)
@@ -78,22 +83,18 @@ def session(url: str, tmp_path: Path) -> Iterator[Shell]:
         yield session
 
 
-def until(holds: Callable[[], object]) -> None:
-    """Wait until this is true; fail after 30 s."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def until_listeners(bridge: Bridge, count: int) -> None:
-    until(lambda: bridge.count().listeners == count)
+    until(lambda: bridge.count().listeners == count, f"{count} listeners")
 
 
 def found(bridge: Bridge, id: str) -> Task:
     task = bridge.get(id)
     assert task is not None
     return task
+
+
+def until_state(bridge: Bridge, id: str, state: State) -> None:
+    until(lambda: found(bridge, id).state is state, f"{id}: {state}")
 
 
 def make(bridge: Bridge, *calls: tuple[str, list[Any]], delay: float = 0.0) -> list[str]:
@@ -107,6 +108,12 @@ def deployed(url: str, folder: Path, *options: str) -> Iterator[None]:
         yield
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
+
+
+def compat(root: Path, *words: str | Path, url: str) -> subprocess.CompletedProcess[str]:
+    """The command, which finds none of the folders below `root` imported."""
+    with as_if_new(root):
+        return run("compat", *words, url=url)
 
 
 def words_of(reports: Reports, ids: Iterable[str]) -> list[str]:
@@ -134,13 +141,13 @@ def test_a_rolling_deploy_runs_each_task_once(
             for n in range(300)
         )
     ]
+    first = reports.next()
     session.run(block)
     codes = session.run("for pid in $OLD; do wait $pid; echo $?; done")
     assert codes == "0\n0\n"
     until_listeners(bridge, 2)
-    during = words_of(reports, ids)
-    assert during[0] == "old"
-    assert set(during) <= {"old", "new"}
+    assert first.word == "old"
+    assert set(words_of(reports, set(ids) - {first.id})) <= {"old", "new"}
     after = make(bridge, *[("stays", [n]) for n in range(20)], ("digest", [1]))
     assert set(words_of(reports, after)) == {"new"}
     assert reports.client.llen("reports") == 0
@@ -158,6 +165,7 @@ def test_a_rolling_deploy_stops_before_a_task_would_fail(
     assert bridge.count().listeners == 0
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("trusted", [True, False])
 def test_blue_and_green(
     bridge: Bridge, reports: Reports, session: Shell, old: Path, new: Path, trusted: bool
@@ -169,15 +177,15 @@ def test_blue_and_green(
     session.run(start)
     until_listeners(bridge, 2)
     session.run(suspend)
-    until(lambda: "nothing runs" in (old.parents[1] / "shell.log").read_text())
+    until(lambda: "nothing runs" in (old.parents[1] / "shell.log").read_text(), "a rest")
     unfit, *others = make(bridge, ("bill", [1, "red"]), *[("stays", [n]) for n in range(20)])
     assert set(words_of(reports, others)) == {"new"}
     # Green may have claimed it once, and left it.
-    until(lambda: found(bridge, unfit).state is State.PENDING)
+    until_state(bridge, unfit, State.PENDING)
     if trusted:
         session.run(stop)
         assert session.run("wait $BLUE; echo $?") == "0\n"
-        until(lambda: found(bridge, unfit).state is State.FAILED)
+        until_state(bridge, unfit, State.FAILED)
         assert "do not fit" in (found(bridge, unfit).error or "")
     else:
         session.run(back)
@@ -186,6 +194,7 @@ def test_blue_and_green(
         assert words_of(reports, make(bridge, ("stays", [1]))) == ["old"]
 
 
+@pytest.mark.rest
 def test_a_renamed_function_runs_the_tasks_of_both_names(
     url: str, bridge: Bridge, reports: Reports, old: Path, tmp_path: Path
 ) -> None:
@@ -210,14 +219,15 @@ def test_compat_says_when_an_alias_can_go(
     monkeypatch.chdir(tmp_path)
     bridge.make_task("mail.send", [1], "2h", id="reminder-1")
     first, _, rest = textwrap.dedent(report).partition("\n")
-    words = first.removeprefix("$ expirebridge ").split()
-    refused = run(*words, url=url)
+    words = first.removeprefix("$ expirebridge compat ").split()
+    refused = compat(tmp_path, *words, url=url)
     when = re.compile(r"first due .*")
     assert (refused.returncode, when.sub("", refused.stdout)) == (3, when.sub("", rest))
     bridge.cancel("reminder-1")
-    assert run(*words, url=url).returncode == 0
+    assert compat(tmp_path, *words, url=url).returncode == 0
 
 
+@pytest.mark.rest
 def test_a_signature_changes_in_two_deploys(
     url: str, bridge: Bridge, reports: Reports, old: Path, tmp_path: Path
 ) -> None:
@@ -228,20 +238,21 @@ def test_a_signature_changes_in_two_deploys(
     with deployed(url, tolerant):
         assert words_of(reports, make(bridge, *both)) == ["first", "first"]
     [fits, unfit] = make(bridge, *both, delay=60)
-    assert run("compat", "--tasks", strict, url=url).returncode == 3
+    assert compat(tmp_path, "--tasks", strict, url=url).returncode == 3
     # All the same:
     with deployed(url, strict):
         for id in (fits, unfit):
             bridge.run_now(id)
         assert words_of(reports, [fits]) == ["second"]
-        until(lambda: found(bridge, unfit).state is State.FAILED)
-    assert run("compat", "--tasks", strict, url=url).returncode == 0
-    assert run("compat", "--tasks", strict, "--failed", url=url).returncode == 3
+        until_state(bridge, unfit, State.FAILED)
+    assert compat(tmp_path, "--tasks", strict, url=url).returncode == 0
+    assert compat(tmp_path, "--tasks", strict, "--failed", url=url).returncode == 3
     with deployed(url, tolerant):
         invoke("failed", "retry", "--func", "mail.send", "--yes", url=url)
         assert words_of(reports, [unfit]) == ["first"]
 
 
+@pytest.mark.rest
 def test_a_new_parameter_with_a_default_takes_one_deploy(
     url: str, bridge: Bridge, reports: Reports, old: Path, tmp_path: Path
 ) -> None:
@@ -256,26 +267,31 @@ def test_a_new_parameter_with_a_default_takes_one_deploy(
             assert set(words_of(reports, newer)) == {"new"}
     with deployed(url, old):
         early = bridge.make_task("mail.send", [1], 0, kwargs=subject)
-        until(lambda: found(bridge, early.id).state is State.FAILED)
+        until_state(bridge, early.id, State.FAILED)
 
 
-def test_tasks_follow_the_policy_of_the_code_that_runs_them(
-    url: str, bridge: Bridge, tmp_path: Path
+async def test_tasks_follow_the_policy_of_the_code_that_runs_them(
+    settings: Settings, async_bridge: AsyncBridge, tmp_path: Path
 ) -> None:
     source = f"""{HEAD}
 @handler(retry=RETRY)
 def send(to):
     raise ValueError
 """
-    [id] = make(bridge, ("send", [1]))
+    await async_bridge.make_task("mail.send", [1], 0, id="a")
     for attempts, retry in enumerate(("[]", "['0s']"), start=1):
         folder = write(tmp_path / str(attempts) / "tasks", source.replace("RETRY", retry))
-        with deployed(url, folder):
-            until(lambda: found(bridge, id).state is State.FAILED)
-        assert found(bridge, id).attempt == attempts
-        bridge.run_now(id)
+        witness = Witness()
+        with as_if_new(folder.parent):
+            async with listening_with(Registry.load(folder), settings, witness):
+                await witness.until_ended(1, End.FAILED)
+        task = await async_bridge.get("a")
+        assert task is not None
+        assert (task.state, task.attempt) == (State.FAILED, attempts)
+        await async_bridge.run_now("a")
 
 
+@pytest.mark.rest
 def test_going_back_loses_nothing(
     url: str, bridge: Bridge, reports: Reports, session: Shell, old: Path, new: Path
 ) -> None:
@@ -292,12 +308,12 @@ def test_going_back_loses_nothing(
             for id in (unfit, unknown):
                 bridge.run_now(id)
             assert words_of(reports, make(bridge, ("stays", [1]))) == ["old"]
-            until(lambda: found(bridge, unfit).state is State.PENDING)
+            until_state(bridge, unfit, State.PENDING)
             assert found(bridge, unknown).state is State.PENDING
             newer.send_signal(signal.SIGTERM)
             assert newer.wait(PATIENCE) == 0
-            until(lambda: found(bridge, unfit).state is State.FAILED)
-            until(lambda: "no handler" in (found(bridge, unknown).error or ""))
+            until_state(bridge, unfit, State.FAILED)
+            until(lambda: "no handler" in (found(bridge, unknown).error or ""), "its reason")
             assert found(bridge, unknown).state is State.PENDING
             # One listener with the newer code, for this function only.
             with deployed(url, new, "--functions", "mail.digest"):
@@ -306,6 +322,7 @@ def test_going_back_loses_nothing(
                 assert set(words_of(reports, make(bridge, *[("stays", [1])] * 20))) == {"old"}
 
 
+@pytest.mark.rest
 def test_a_second_signal_takes_the_grace_time_away(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -315,6 +332,6 @@ def test_a_second_signal_takes_the_grace_time_away(
         process.send_signal(signal.SIGTERM)
         until_logged("stopping", folder)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
     given_back = found(bridge, task.id)
     assert (given_back.state, given_back.attempt) == (State.PENDING, 0)

@@ -1,21 +1,22 @@
 """What the command says of functions that no running listener knows."""
 
-import time
 from pathlib import Path
+
+import pytest
 
 from expirebridge import Bridge
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import fleet
-from tests.kit.invoked import invoke_json
-from tests.kit.processes import listener, run
+from tests.kit.invoked import invoke_json, run
+from tests.kit.patience import until
+from tests.kit.processes import listener
 from tests.kit.steps import beat_without_code
 
 
 def until_declared(store: Store) -> None:
-    """Wait until a listener says what it knows; the test's own timeout is the limit."""
-    while not store.run(fleet.read_fleet(Settings.lease)).codes:
-        time.sleep(0.01)
+    """Wait until a listener says what it knows."""
+    until(lambda: store.run(fleet.read_fleet(Settings.lease)).codes, "a declaration")
 
 
 def test_make_warns_unless_it_is_told_otherwise(
@@ -40,6 +41,7 @@ def test_make_warns_unless_it_is_told_otherwise(
     assert bridge.count().pending == 5
 
 
+@pytest.mark.rest
 def test_handlers_of_the_fleet_are_listed_by_their_code(
     url: str, folder: Path, tmp_path: Path, store: Store
 ) -> None:
@@ -48,10 +50,12 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
     newer.mkdir(parents=True)
     (newer / "mail.py").write_text("def send(to, *, subject=''): ...")
     with listener(url, folder) as first, listener(url, folder) as second, listener(url, newer):
-        known = store.run(fleet.read_fleet(Settings.lease))
-        while len(known.listeners) < 3 or len(known.codes) < 2:
-            time.sleep(0.01)
+
+        def all_declared() -> bool:
             known = store.run(fleet.read_fleet(Settings.lease))
+            return len(known.listeners) == 3 and len(known.codes) == 2
+
+        until(all_declared, "three listeners")
         beat_without_code(store, "host:1:older")
         printed = run("handlers", "--fleet", url=url).stdout
         beat_without_code(store, "host:1:older")
