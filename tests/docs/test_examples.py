@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,18 +22,19 @@ import pytest
 from expirebridge import AsyncBridge, Bridge, Listener, ListenerStuck, Settings, State, Task
 from expirebridge.embedded.server import free_port
 from expirebridge.testing import Clock
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.processes import listener
 from tests.kit.witness import registry_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.rest
 def test_connections_that_fall_silent_are_marked_as_offline() -> None:
     """It ends when exactly those that are lost are offline, and not before."""
     command = [
         sys.executable, str(EXAMPLES / "presence" / "gateway.py"),
-        "--connections", "300", "--lost", "30", "--every", "0.5", "--silence", "2",
+        "--connections", "300", "--lost", "30", "--every", "2", "--silence", "20",
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
@@ -42,7 +42,8 @@ def test_connections_that_fall_silent_are_marked_as_offline() -> None:
     assert re.search(r"[1-9]\d* keepalives a second", result.stdout)
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("4", marks=pytest.mark.rest)])
+@pytest.mark.rest
+@pytest.mark.parametrize("workers", ["0", "4"])
 def test_the_shop_passes_its_own_tests(workers: str, tmp_path: Path) -> None:
     """Three days in a moment, each worker with a server of its own."""
     shop = shutil.copytree(EXAMPLES / "bookshop", tmp_path / "shop")
@@ -59,6 +60,7 @@ def test_the_shop_passes_its_own_tests(workers: str, tmp_path: Path) -> None:
     assert "10 passed" in result.stdout
 
 
+@pytest.mark.rest
 def test_a_pattern_that_takes_for_ever_is_stopped(url: str, bridge: Bridge, tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLES / "patterns" / "tasks", tmp_path / "tasks")
     with listener(url, folder, "--processes", "1"):
@@ -66,8 +68,7 @@ def test_a_pattern_that_takes_for_ever_is_stopped(url: str, bridge: Bridge, tmp_
             bridge.make_task("patterns.count", [pattern, text], 0)
             for pattern, text in (("(a+)+$", "a" * 60 + "b"), ("an", "banana"))
         ]
-        while bridge.count().succeeded + bridge.count().failed < 2:
-            time.sleep(0.05)
+        until(lambda: bridge.count().succeeded + bridge.count().failed == 2, "both searches")
     hopeless, quick = (bridge.get(search.id) for search in searches)
     assert hopeless is not None
     assert (hopeless.state, hopeless.error) == (State.FAILED, "timed out after 2 s")
@@ -75,15 +76,19 @@ def test_a_pattern_that_takes_for_ever_is_stopped(url: str, bridge: Bridge, tmp_
     assert quick.result == 2
 
 
+@pytest.mark.rest
 def test_a_canary_sings_again_and_again(url: str, bridge: Bridge, tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLES / "canary" / "tasks", tmp_path / "tasks")
 
     def next_song(after: datetime) -> datetime:
         """When it sings next, as soon as that is later than `after`."""
-        while True:
+
+        def due() -> datetime | None:
             task = bridge.get("canary")
-            if task is not None and task.state is State.PENDING and task.due > after:
-                return task.due
+            waits = task is not None and task.state is State.PENDING and task.due > after
+            return task.due if task is not None and waits else None
+
+        return until(due, "the next song")
 
     began = datetime.fromtimestamp(0, UTC)
     with listener(url, folder, EXPIREBRIDGE_URL=url):
@@ -110,21 +115,20 @@ def web_application(url: str, log: Path) -> Iterator[tuple[subprocess.Popen[byte
             stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
-        while "Uvicorn running" not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.01)
+        until(lambda: "Uvicorn running" in log.read_text() or process.poll(), "the application")
+        assert process.poll() is None, log.read_text()
         yield process, f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
 
 
+@pytest.mark.rest
 def test_a_web_application_runs_its_tasks_itself(url: str, bridge: Bridge, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with web_application(url, log) as (process, address):
         made = httpx.post(f"{address}/remind/ann?after=20ms").json()
-        while httpx.get(f"{address}/sent").json() != ["ann"]:
-            time.sleep(0.01)
+        until(lambda: httpx.get(f"{address}/sent").json() == ["ann"], "the reminder")
         waits = httpx.post(f"{address}/remind/bob?after=1h").json()
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
@@ -187,6 +191,7 @@ def test_what_recurs_runs_for_all_and_for_each_tenant(tmp_path: Path) -> None:
     assert nights[0].result == f"the day before {first:%Y-%m-%d}"
 
 
+@pytest.mark.rest
 def test_limits_hold_for_all_listeners_together(url: str, bridge: Bridge, tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLES / "limits" / "tasks", tmp_path / "limited")
     producer = runpy.run_path(str(EXAMPLES / "limits" / "make_tasks.py"))
@@ -196,14 +201,14 @@ def test_limits_hold_for_all_listeners_together(url: str, bridge: Bridge, tmp_pa
     events = [producer["sell"](bridge, order) for order in (17, 18)]
     count = bridge.count().pending
     with listener(url, folder), listener(url, folder):
-        while bridge.count().succeeded < count:
-            time.sleep(0.05)
+        until(lambda: bridge.count().succeeded == count, f"{count} tasks")
 
     def found(ids: Iterable[str]) -> list[Task]:
         return [task for id in ids if (task := bridge.get(id))]
 
-    assert max(_most_at_once(found(ids)) for ids in exports) == 2
-    assert _most_at_once(found(id for ids in exports for id in ids)) == 4
+    # On a slow machine one may have ended before the next began.
+    assert max(_most_at_once(found(ids)) for ids in exports) <= 2
+    assert _most_at_once(found(id for ids in exports for id in ids)) <= 4
     starts = sorted(_ms(task.started) for task in found(messages))
     for first, start in enumerate(starts):
         for last in range(first, len(starts)):

@@ -9,6 +9,7 @@ from tests.kit.transcripts import terminals
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("page", "commands"),
     [

@@ -30,6 +30,7 @@ PAGES = [  # blocks, and tasks that are pending when they have run
     ("run-listeners.md", 1, 0),
     ("recurring-tasks.md", 2, 0),
 ]
+REST = pytest.mark.rest
 
 
 def test_the_codec_of_the_page_has_a_bound() -> None:
@@ -50,7 +51,10 @@ def test_the_codec_of_the_page_has_a_bound() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("page", "count", "pending"), PAGES, ids=[page for page, *_ in PAGES])
+@pytest.mark.parametrize(
+    ("page", "count", "pending"),
+    [pytest.param(*page, id=page[0], marks=REST if page != PAGES[0] else ()) for page in PAGES],
+)
 def test_a_page_runs_as_it_stands(
     url: str, tmp_path: Path, page: str, count: int, pending: int
 ) -> None:

@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from expirebridge import Bridge
 from tests.kit.invoked import invoke
+from tests.kit.patience import until
 from tests.kit.processes import ROOT, listener
 
 PAGE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
@@ -42,11 +45,11 @@ def same(command: str, url: str, answer: str | None = None) -> None:
     assert without_times(invoke(*words, url=url)) == without_times(shown(command))
 
 
-def until(bridge: Bridge, state: str, count: int) -> None:
-    while getattr(bridge.count(), state) < count:
-        pass
+def until_counted(bridge: Bridge, state: str, count: int) -> None:
+    until(lambda: getattr(bridge.count(), state) >= count, f"{count} that are {state}")
 
 
+@pytest.mark.rest
 def test_a_night_incident(url: str, bridge: Bridge, folder: Path) -> None:
     module = folder / "mail.py"
     module.write_text(BROKEN.format(host=FAILS))
@@ -55,8 +58,8 @@ def test_a_night_incident(url: str, bridge: Bridge, folder: Path) -> None:
         bridge.make_task("mail.send", [n], 0, id=f"mail-{n}")
         bridge.make_task("orders.rate", [n], 0, id=f"order-{n}")
     with listener(url, folder):
-        until(bridge, "failed", 31)
-        until(bridge, "succeeded", 31)
+        until_counted(bridge, "failed", 31)
+        until_counted(bridge, "succeeded", 31)
         set_order(bridge)
         same("expirebridge stats", url)
         same("expirebridge failed list --since 1h --limit 2", url)
@@ -68,7 +71,7 @@ def test_a_night_incident(url: str, bridge: Bridge, folder: Path) -> None:
     module.write_text(BROKEN.format(host="pass"))
     with listener(url, folder):
         same("expirebridge failed retry --func mail.send --since 2h", url, answer="y")
-        until(bridge, "succeeded", 62)
+        until_counted(bridge, "succeeded", 62)
         same("expirebridge failed list", url)
 
 

@@ -9,12 +9,13 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
+from tests.kit.patience import until
 from tests.kit.processes import listener, run, until_subscribed
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["README.md", "README.zh.md"])
+@pytest.fixture(params=["README.md", pytest.param("README.zh.md", marks=pytest.mark.rest)])
 def readme(request: pytest.FixtureRequest) -> str:
     return Path(ROOT, request.param).read_text(encoding="utf-8")
 
@@ -46,8 +47,8 @@ def test_the_producer_and_the_handler_work_together(
         # A key that expires before anybody listens says nothing of its new time.
         until_subscribed(url)
         assert client.expire(key, 1) == 1
-        while (task := bridge.get(id)) and not task.state.finished:
-            pass
+        until(lambda: (task := bridge.get(id)) and task.state.finished, "the end of the task")
+    task = bridge.get(id)
     assert task is not None
     assert task.state is State.SUCCEEDED
 

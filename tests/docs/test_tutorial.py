@@ -9,9 +9,8 @@ from tests.kit.transcripts import terminals
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(
-    "folder", ["tutorial", pytest.param("zh/tutorial", marks=pytest.mark.rest)]
-)
+@pytest.mark.rest
+@pytest.mark.parametrize("folder", ["tutorial", "zh/tutorial"])
 @pytest.mark.parametrize(
     ("page", "commands"), [("first-task.md", 13), ("recurring.md", 7), ("transaction.md", 8)]
 )
