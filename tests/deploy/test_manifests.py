@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,7 +21,7 @@ import yaml
 from expirebridge import Bridge, Task
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.durations import seconds_of
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.processes import ROOT, Reports, launched, log_of, run, until_logged
 
 DEPLOY = ROOT / "deploy"
@@ -68,7 +67,12 @@ def checked(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("file", "checker", "planted"),
     [
-        (COMPOSE, ["check_jsonschema", "--builtin-schema", "vendor.compose-spec"], "cap_dropp"),
+        pytest.param(
+            COMPOSE,
+            ["check_jsonschema", "--builtin-schema", "vendor.compose-spec"],
+            "cap_dropp",
+            marks=pytest.mark.rest,
+        ),
         (KUBERNETES, ["kubernetes_validate", "--strict"], "readOnlyRootFilesystems"),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",
@@ -139,10 +143,8 @@ def replica(url: str, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with launched(url, folder, *options()) as process:
         program, *probe = container()["startupProbe"]["exec"]["command"]
         assert program == "expirebridge"
-        deadline = time.monotonic() + PATIENCE
-        while run(*probe, url=url).returncode != 0:
-            assert process.poll() is None, log_of(folder)
-            assert time.monotonic() < deadline
+        until_logged("listening on", folder, process=process)
+        until(lambda: run(*probe, url=url).returncode == 0, "the startup probe")
         yield process
 
 
@@ -152,14 +154,13 @@ def test_the_process_is_alive_when_its_server_is_not(folder: Path) -> None:
         until_logged("metrics on ", folder)
         [port] = re.findall(r"metrics on http://0\.0\.0\.0:(\d+)/", log_of(folder))
         url = f"http://127.0.0.1:{port}{probe['httpGet']['path']}"
-        seconds = probe["timeoutSeconds"]
-        assert httpx.get(url, timeout=seconds).status_code == 200
+        assert httpx.get(url, timeout=PATIENCE).status_code == 200
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)
-        hangs = httpx.get(url, timeout=seconds)
+        hangs = httpx.get(url, timeout=PATIENCE)
         here = run(*container()["startupProbe"]["exec"]["command"][1:], url=server.url)
         os.kill(server.pid, signal.SIGKILL)
-        gone = httpx.get(url, timeout=seconds)
+        gone = httpx.get(url, timeout=PATIENCE)
     assert (hangs.status_code, gone.status_code) == (200, 200)
     assert here.returncode == 1
 

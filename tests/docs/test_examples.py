@@ -127,9 +127,10 @@ def web_application(url: str, log: Path) -> Iterator[tuple[subprocess.Popen[byte
 def test_a_web_application_runs_its_tasks_itself(url: str, bridge: Bridge, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with web_application(url, log) as (process, address):
-        made = httpx.post(f"{address}/remind/ann?after=20ms").json()
-        until(lambda: httpx.get(f"{address}/sent").json() == ["ann"], "the reminder")
-        waits = httpx.post(f"{address}/remind/bob?after=1h").json()
+        with httpx.Client(base_url=address, timeout=PATIENCE) as browser:
+            made = browser.post("/remind/ann?after=20ms").json()
+            until(lambda: browser.get("/sent").json() == ["ann"], "the reminder")
+            waits = browser.post("/remind/bob?after=1h").json()
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
     states = [(task := bridge.get(one["task"])) and task.state for one in (made, waits)]

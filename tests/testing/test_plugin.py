@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from expirebridge.testing import plugin
+from tests.kit.patience import until
 
 SURROUNDINGS = {
     name: value
@@ -102,25 +103,31 @@ def test_it(expirebridge):
     assert re.search(r"waits:\n  mail\.send\('fail'\) due in", report)
 
 
-@pytest.mark.parametrize(
-    ("expectation", "told"),
-    [
-        ("assert_made('mail.sent')", "did you mean 'mail.send'?"),
-        ("assert_made('mail.send', count=3)", "wanted 3 mail.send(...); 2 were made"),
-        ("assert_not_made('mail.send', args=[1])", "not wanted mail.send(1); 1 was made"),
-        ("assert_made('mail.send', kwargs={'a': 1})", "kwargs {}"),
-        ("assert_made('mail.send', args=[1], due_in='2h')", "due 1h too early"),
-    ],
-)  # fmt: skip
-def test_an_expectation_that_fails_says_why(expectation: str, told: str, tmp_path: Path) -> None:
+EXPECTATIONS = {
+    "assert_made('mail.sent')": "did you mean 'mail.send'?",
+    "assert_made('mail.send', count=3)": "wanted 3 mail.send(...); 2 were made",
+    "assert_not_made('mail.send', args=[1])": "not wanted mail.send(1); 1 was made",
+    "assert_made('mail.send', kwargs={'a': 1})": "kwargs {}",
+    "assert_made('mail.send', args=[1], due_in='2h')": "due 1h too early",
+}
+"""What is told of each, where it fails."""
+
+
+def test_an_expectation_that_fails_says_why(tmp_path: Path) -> None:
     test = """
-def test_it(expirebridge):
+def test_{number}(expirebridge):
     make_task("mail.send", [1], "1h")
     make_task("mail.send", [2], "2h")
+    expirebridge.{expectation}
 """
-    assert told in run(tmp_path, f"{test}    expirebridge.{expectation}\n", code=1)
+    tests = [test.format(number=n, expectation=one) for n, one in enumerate(EXPECTATIONS)]
+    printed = run(tmp_path, "".join(tests), code=1)
+    for number, told in enumerate(EXPECTATIONS.values()):
+        own = printed.partition(f" test_{number} ____")[2].partition("\n____")[0]
+        assert told in own, printed
 
 
+@pytest.mark.rest
 def test_expectations_that_hold(tmp_path: Path) -> None:
     run(
         tmp_path,
@@ -144,6 +151,7 @@ def test_it(expirebridge):
     )
 
 
+@pytest.mark.rest
 def test_a_server_that_is_gone_does_not_cost_the_report(tmp_path: Path) -> None:
     told = run(
         tmp_path,
@@ -160,6 +168,7 @@ def test_it(expirebridge):
     assert "INTERNALERROR" not in told
 
 
+@pytest.mark.rest
 def test_a_run_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         HEAD
@@ -180,8 +189,7 @@ def test_it(expirebridge):
         assert folder.is_dir()
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        while folder.exists():
-            pass
+        until(lambda: not folder.exists(), "the end of the server")
         with pytest.raises(redis.ConnectionError):
             client.ping()
 
@@ -203,11 +211,13 @@ def test_each_worker_has_a_database_of_a_server_that_is_named(
     assert plugin._url_of(url) == database
 
 
+@pytest.mark.rest
 def test_a_server_can_be_named(url: str, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nexpirebridge_url = {url}\n")
     run(tmp_path, f"def test_it(expirebridge):\n    assert expirebridge.url == '{url}'\n")
 
 
+@pytest.mark.rest
 def test_bridges_made_before_the_fixture_lead_to_the_database_of_the_test(
     url: str, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def keep(project: Path, *handlers: str) -> None:
             file.unlink()
 
 
+@pytest.mark.rest
 def test_the_recipes_for_pytest_pass(project: Path) -> None:
     keep(project, "mail.py")
     files = [
@@ -64,6 +65,7 @@ def test_the_recipes_for_pytest_pass(project: Path) -> None:
     assert "6 passed" in told
 
 
+@pytest.mark.rest
 def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
     keep(project, "ratings.py")
     files = ["test_ratings.py", "test_async_ratings.py"]
@@ -71,6 +73,7 @@ def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
     assert "7 passed" in told
 
 
+@pytest.mark.rest
 def test_the_recipe_for_unittest_passes(project: Path) -> None:
     keep(project, "mail.py")
     assert "Ran 1 test" in run(project, "unittest", "test_with_unittest")

@@ -4,7 +4,7 @@ import asyncio
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -35,6 +35,7 @@ from expirebridge.hooks import End
 from expirebridge.model.policies import DEFAULT_POLICY
 from expirebridge.store import script_loader
 from expirebridge.testing import Clock, NeverIdle, Ran, TaskFailed, TravelError
+from tests.kit.patience import PATIENCE
 
 pytestmark = pytest.mark.servers("oldest")
 
@@ -65,9 +66,10 @@ def clock(url: str, handlers: Handlers) -> Iterator[Clock]:
         yield clock
 
 
-def seconds_between(ran: list[Ran]) -> list[int]:
-    """From each attempt to the next."""
-    return [round((b.at - a.at).total_seconds()) for a, b in pairwise(ran)]
+def are_apart(ran: list[Ran], seconds: Iterable[float]) -> bool:
+    """Whether it was so long from each attempt to the next, but for what a machine takes."""
+    times = [(b.at - a.at).total_seconds() for a, b in pairwise(ran)]
+    return times == pytest.approx(list(seconds), abs=PATIENCE)
 
 
 def test_a_test_may_freeze_the_clock_of_the_event_loop(
@@ -91,8 +93,8 @@ def test_each_task_runs_at_its_moment_and_in_order(clock: Clock) -> None:
     assert [one.result for one in ran] == [[1], [2], [3]]
     assert all(one.end is End.SUCCEEDED and one.attempt == 1 for one in ran)
     # Early never; late by what the work itself takes.
-    assert all(0 <= one.late < 1 for one in ran)
-    assert timedelta(days=3) <= clock.now - began < timedelta(days=3, seconds=10)
+    assert all(0 <= one.late < PATIENCE for one in ran)
+    assert timedelta(days=3) <= clock.now - began < timedelta(days=3, seconds=PATIENCE)
 
 
 def test_what_is_due_later_than_the_travel_ends_waits(clock: Clock) -> None:
@@ -118,7 +120,7 @@ def test_at_is_a_time_on_the_clock_that_was_moved(clock: Clock) -> None:
     clock.travel("5d")
     assert clock.ran == []
     [ran] = clock.travel(at=at)
-    assert abs(ran.at - at) < timedelta(seconds=1)
+    assert timedelta(0) <= ran.at - at < timedelta(seconds=PATIENCE)
     with pytest.raises(InvalidTask, match="that has passed"):
         clock.travel(at=at - timedelta(days=1))
 
@@ -143,7 +145,7 @@ def test_a_failure_that_cancels_its_group_cancels_the_members(
 def test_retries_come_after_their_delays(clock: Clock) -> None:
     task = make_task("test.fail", delay="1h")
     ran = clock.travel(until="idle")
-    assert seconds_between(ran) == list(DEFAULT_POLICY.seconds)
+    assert are_apart(ran, DEFAULT_POLICY.seconds)
     assert [one.end for one in ran] == [End.RETRY] * 15 + [End.FAILED]
     assert [one.delay for one in ran] == [*DEFAULT_POLICY.seconds, None]
     assert isinstance(ran[-1].error, RuntimeError)
@@ -165,7 +167,7 @@ def test_a_handler_decides_when_it_runs_again_and_that_it_does_not(
     first, second = clock.travel("1d", raising=False)
     assert (first.end, first.delay, first.reason) == (End.RETRY, 7200, "not yet")
     assert (second.end, second.reason, second.error) == (End.FAILED, "never", None)
-    assert seconds_between([first, second]) == [7200]
+    assert are_apart([first, second], [7200])
 
 
 def test_what_handlers_make_move_and_cancel_counts(clock: Clock, handlers: Handlers) -> None:
@@ -180,7 +182,7 @@ def test_what_handlers_make_move_and_cancel_counts(clock: Clock, handlers: Handl
     make_task("test.lead", delay="1d")
     ran = clock.travel(until="idle")
     assert [one.task.args for one in ran] == [[], ["moved"], ["made"]]
-    assert seconds_between(ran) == [3600, DAY - 3600]
+    assert are_apart(ran, [3600, DAY - 3600])
 
 
 def test_plain_commands_put_off_bring_forward_pause_and_cancel(
@@ -202,7 +204,7 @@ def test_plain_commands_put_off_bring_forward_pause_and_cancel(
     client.expire(keys["c"], 60)
     ran = clock.travel("20d")
     assert [one.task.args for one in ran] == [["c"], ["a"]]
-    assert seconds_between(ran) == [10 * DAY - 60]
+    assert are_apart(ran, [10 * DAY - 60])
 
 
 def test_tasks_of_other_clients_run(clock: Clock, client: redis.Redis) -> None:
@@ -217,7 +219,7 @@ def test_a_timer_shows_what_is_left_to_any_client(clock: Clock, client: redis.Re
     task = make_task("test.work", delay="24h")
     clock.travel("23h")
     assert 3590 < client.ttl(task.key) <= 3600
-    assert abs(task.due - clock.now - timedelta(hours=1)) < timedelta(seconds=5)
+    assert abs(task.due - clock.now - timedelta(hours=1)) < timedelta(seconds=PATIENCE)
 
 
 def test_other_keys_really_expire_in_time_and_the_server_says_so(
@@ -238,7 +240,7 @@ def test_other_keys_really_expire_in_time_and_the_server_says_so(
     assert first.result == {"lock": False, "cache": True}
     assert second.result == {"lock": False, "cache": False}
     told: list[bytes] = []
-    while message := events.get_message(timeout=0 if b"cache" in told else 2):
+    while message := events.get_message(timeout=0 if b"cache" in told else PATIENCE):
         if message["type"] == "message":
             told.append(message["data"])
     events.close()
@@ -257,9 +259,9 @@ def test_a_key_that_ends_in_a_leap_expires_and_is_not_deleted(
     events = client.pubsub()
     kinds = ["__keyevent@1__:expired", "__keyevent@1__:del"]
     events.subscribe(*kinds)
-    assert [events.get_message(timeout=2) for _ in kinds]
+    assert [events.get_message(timeout=PATIENCE) for _ in kinds]
     clock.travel("1d")
-    message = events.get_message(timeout=5)
+    message = events.get_message(timeout=PATIENCE)
     events.close()
     assert message is not None
     assert (message["channel"], message["data"]) == (b"__keyevent@1__:expired", b"lock")
@@ -270,9 +272,9 @@ def test_a_timer_that_was_moved_expires_by_itself(clock: Clock, client: redis.Re
     task = make_task("test.work", delay="24h")
     events = client.pubsub()
     events.subscribe("__keyevent@1__:expired")
-    assert events.get_message(timeout=2)
+    assert events.get_message(timeout=PATIENCE)
     clock.travel("23h59m59s900ms", listening=False)
-    message = events.get_message(timeout=5)
+    message = events.get_message(timeout=PATIENCE)
     events.close()
     assert message is not None
     assert message["data"] == task.key
@@ -280,11 +282,11 @@ def test_a_timer_that_was_moved_expires_by_itself(clock: Clock, client: redis.Re
 
 
 def test_silence_is_noticed_and_beats_put_it_off(clock: Clock) -> None:
-    clock.bridge.watch("device", "test.work", ["silent"], ttl="60s")
+    clock.bridge.watch("device", "test.work", ["silent"], ttl="60m")
     for _ in range(3):
-        assert clock.travel("50s") == []
+        assert clock.travel("50m") == []
         clock.bridge.beat("device")
-    [ran] = clock.travel("61s")
+    [ran] = clock.travel("61m")
     assert ran.task.args == ["silent"]
 
 
@@ -498,7 +500,7 @@ def test_the_program_is_led_to_the_database_and_back(
     assert script_loader.load("claim") is script_loader.SHIPPED.load("claim")
     with Clock(url, handlers={}) as clock:
         assert clock.made() == [], "each has an empty database"
-        assert abs(clock.now - datetime.now(UTC)) < timedelta(seconds=5)
+        assert abs(clock.now - datetime.now(UTC)) < timedelta(seconds=PATIENCE)
 
 
 def test_a_database_that_holds_something_is_not_emptied(url: str, client: redis.Redis) -> None:
@@ -551,8 +553,8 @@ def test_pythons_clock_moves_as_well_if_that_is_asked_for(url: str) -> None:
         ran = clock.travel("7d")
         for one in ran:
             told = datetime.fromisoformat(one.result)
-            assert abs(told - one.at) < timedelta(seconds=1)
-        assert abs(datetime.now(UTC) - clock.now) < timedelta(seconds=1)
+            assert abs(told - one.at) < timedelta(seconds=PATIENCE)
+        assert abs(datetime.now(UTC) - clock.now) < timedelta(seconds=PATIENCE)
         # The two clocks differ by what it takes to ask the server.
         assert datetime.now(UTC) - began >= timedelta(days=7, milliseconds=-50)
     assert datetime.now(UTC) - began < timedelta(days=1)
@@ -575,7 +577,7 @@ def test_a_travel_that_cannot_be_is_refused(given: Any, told: str, clock: Clock)
 
 
 def test_rates_and_order_are_obeyed(clock: Clock, handlers: Handlers) -> None:
-    @handler(rate=Rate(60, "1m", burst=3))
+    @handler(rate=Rate(24, "24h", burst=3))
     def text(number: int) -> None: ...
 
     @handler(limit=Limit(1, per="order", ordered=True), retry=["1m"])
@@ -587,7 +589,7 @@ def test_rates_and_order_are_obeyed(clock: Clock, handlers: Handlers) -> None:
     for number in range(6):
         make_task("test.text", [number], "1h")
     ran = clock.travel(until="idle")
-    assert seconds_between(ran) == [0, 0, 1, 1, 1]
+    assert are_apart(ran, [0, 0, 3600, 3600, 3600])
     for event in (1, 2, 3):
         make_task("test.ship", [17, event], 60 + event)
     ran = clock.travel(until="idle")
@@ -600,6 +602,7 @@ A_MOMENT = 0.05
 """Seconds between the claim, which is what a rate counts, and the start."""
 
 
+@pytest.mark.rest
 def test_an_outage_is_followed_by_the_burst_and_then_by_the_rate(
     clock: Clock, handlers: Handlers, url: str
 ) -> None:
