@@ -10,6 +10,9 @@ EXAMPLES ?= 3000
 MINUTES ?= 15
 KILLS ?= 10000
 SERVER ?= embedded
+# Of `make test-repeated`; BESIDE is nothing, busy or throttled.
+TIMES ?= 20
+BESIDE ?= nothing
 # Tests that run at the same time: most of their time they wait.
 WORKERS ?= 6
 # What is installed for tests.
@@ -21,7 +24,7 @@ LAB := $(VENV)-bench/lab
 SITE := $(VENV)-docs
 RELEASE := $(VENV)-release
 
-.PHONY: demo test test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots docs release-check clean
+.PHONY: demo test test-throttled test-repeated test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots docs release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
@@ -29,6 +32,12 @@ demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLU
 
 test: $(VENV)/.dev $(VENV)/fast/hiredis  ## What the product does, in three minutes; P=limits: of one subject, a folder of tests/
 	@EXPIREBRIDGE_TEST_PART=quick $(PYTEST) $(P:%=tests/%) $(ARGS)
+
+test-throttled: $(VENV)/.dev $(VENV)/fast/hiredis  ## The same with half a core, as in a container
+	@.ci/throttled $(MAKE) --no-print-directory test
+
+test-repeated: $(VENV)/.dev $(VENV)/fast/hiredis  ## The same TIMES times, BESIDE nothing, a busy process, or throttled: is it always green?
+	@TIMES=$(TIMES) BESIDE=$(BESIDE) .ci/repeated $(P:%=P=%) $(if $(ARGS),ARGS='$(ARGS)')
 
 test-all: test test-rest test-pythons test-lowest  ## All tests, against every server and SQL database that is found here
 

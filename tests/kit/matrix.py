@@ -18,6 +18,12 @@ from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, PART, QUICK, 
 PASSED: Counter[str] = Counter()
 """Tests that passed against each server, and with each SQL database."""
 
+SECONDS: Counter[str] = Counter()
+"""Seconds of the tests of each subject, a folder of tests/."""
+
+MOST_SUBJECTS = 10
+"""That the summary lists."""
+
 LACKS: set[str] = set()
 """What tests were skipped for want of."""
 
@@ -142,6 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    SECONDS[Path(report.nodeid.partition("::")[0]).parent.name] += report.duration
     if report.when == "call" and report.passed:
         PASSED.update(str(value) for name, value in report.user_properties if name == "server")
     if report.skipped and isinstance(report.longrepr, tuple) and "needs" in report.longrepr[2]:
@@ -153,14 +160,18 @@ def _unused() -> list[str]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # What was asked for must not have been skipped in silence. A few tests are no such run.
     options = session.config.option
+    if PART and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not options.keyword:
+        session.exitstatus = pytest.ExitCode.OK  # all tests of a subject may be of the other part
+    # What was asked for must not have been skipped in silence. A few tests are no such run.
     lacking = _unused() or (STRICT and LACKS)
     if lacking and not (options.collectonly or getattr(options, "lf", False)):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for subject, seconds in SECONDS.most_common(MOST_SUBJECTS):
+        terminalreporter.write_line(f"{seconds:7.1f} s of tests in {subject}")
     for name in NAMES:
         terminalreporter.write_line(f"server {name}: {PASSED[name]} passed")
     for name in databases.NAMES:
