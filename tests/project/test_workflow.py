@@ -1,0 +1,75 @@
+"""The workflow is valid, runs what README says, leaves out no subject, and no job runs for ever."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.kit.matrix import NOT_QUICK
+from tests.kit.processes import ROOT
+
+FILE = ROOT / ".github" / "workflows" / "ci.yml"
+JOBS: dict[str, Any] = yaml.safe_load(FILE.read_text())["jobs"]
+NIGHTLY = {"faults", "machine"}
+"""What no job of each change runs."""
+
+
+def commands_of(job: str) -> list[str]:
+    return [step["run"] for step in JOBS[job]["steps"] if "run" in step]
+
+
+def is_valid(file: Path) -> bool:
+    words = ["-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file)]
+    checked = subprocess.run([sys.executable, *words], capture_output=True, check=False)
+    return checked.returncode == 0
+
+
+def test_the_workflow_is_valid(tmp_path: Path) -> None:
+    assert is_valid(FILE)
+    wrong = tmp_path / "ci.yml"
+    wrong.write_text(FILE.read_text().replace("runs-on:", "run-on:", 1))
+    assert not is_valid(wrong)
+
+
+def test_each_job_has_a_limit() -> None:
+    assert all(0 < job["timeout-minutes"] < 360 for job in JOBS.values())
+
+
+def test_it_runs_the_commands_of_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r"^\$ (make \w+) +#", readme, re.MULTILINE)
+    assert commands == ["make demo", "make test"]
+    assert commands_of("readme") == commands
+    run = (ROOT / ".ci" / "run").read_text()
+    assert all(f".ci/user {command}" in run for command in commands)
+
+
+def test_each_subject_is_in_one_job() -> None:
+    folders = {file.parent.name for file in (ROOT / "tests").glob("*/test_*.py")}
+    assert NIGHTLY < NOT_QUICK
+    subjects = JOBS["subject"]["strategy"]["matrix"]["subject"]
+    assert sorted(subjects) == sorted(folders - NIGHTLY)
+    nightly = (ROOT / ".ci" / "nightly").read_text()
+    assert all(re.search(rf"^step .*\bmake {name}\b", nightly, re.MULTILINE) for name in NIGHTLY)
+
+
+def test_what_it_calls_is_there() -> None:
+    goals = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    scripts = [ROOT / ".ci" / name for name in ("run", "nightly")]
+    commands = [command for job in JOBS for command in commands_of(job) if "apt-get" not in command]
+    for text in [*commands, *(script.read_text() for script in scripts)]:
+        for words in re.findall(r"\bmake ((?:[a-z][\w-]* ?)+)(?!\S)", text):
+            assert set(words.split()) <= set(goals), words
+        for name in re.findall(r"(?<!\S)\.ci/([\w-]+)", text):
+            assert (ROOT / ".ci" / name).exists(), name
+
+
+def test_what_make_test_all_runs_is_run_by_night_or_for_each_change() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    [parts] = re.findall(r"^test-all: ([\w -]+?) *##", makefile, re.MULTILINE)
+    scripts = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "nightly"))
+    for part in parts.split():
+        assert re.search(rf"^step .*\bmake {part}\b", scripts, re.MULTILINE), part
