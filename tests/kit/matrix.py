@@ -6,7 +6,7 @@ been found, and used; and CI, which installs all, must lack nothing.
 """
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, PART, QUICK, 
 PASSED: Counter[str] = Counter()
 """Tests that passed against each server, and with each SQL database."""
 
-SECONDS: Counter[str] = Counter()
+SECONDS: defaultdict[str, float] = defaultdict(float)
 """Seconds of the tests of each subject, a folder of tests/."""
 
 MOST_SUBJECTS = 10
@@ -170,7 +170,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for subject, seconds in SECONDS.most_common(MOST_SUBJECTS):
+    slowest = sorted(SECONDS.items(), key=lambda item: item[1], reverse=True)
+    for subject, seconds in slowest[:MOST_SUBJECTS]:
         terminalreporter.write_line(f"{seconds:7.1f} s of tests in {subject}")
     for name in NAMES:
         terminalreporter.write_line(f"server {name}: {PASSED[name]} passed")
