@@ -128,11 +128,11 @@ async def test_a_node_that_is_away_takes_no_room_from_the_others(
         await far.make_tasks([{"func": "test.end", "delay": 0}] * 2)
         await witness.until(lambda: process.capacity.free == 0)
         with hanging(away):
-            ended.set()
             # More than they can do in the second for which a claim is waited for.
             tasks = await make_many(near, "near", 24, 0.05)
             with redis.Redis.from_url(there.url) as client:
                 poison(client, "expirebridge", tasks[0])
+            ended.set()
             await witness.until_ended(24, End.SUCCEEDED)
             assert gauge.most == 2
             assert gauge.alone[tasks[0].id]

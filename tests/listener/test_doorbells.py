@@ -3,14 +3,13 @@
 import asyncio
 import time
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 import redis
 
 from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.hooks import Claimed, End, Gap, Started
+from expirebridge.hooks import Claimed, End, Gap
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.due_timer import LeadTime
@@ -44,14 +43,21 @@ async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
 
 
 class FarAhead(LeadTime):
-    """Always a twentieth of a second: each claim comes too early."""
+    """Always so much that the claim comes too early, however late the listener is."""
 
     def __init__(self) -> None:
-        self.seconds = 0.05
+        self.seconds = 1.9
 
     def learn(self, delay: float) -> None: ...
 
 
+@pytest.fixture
+def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks just because a second has passed: what is forgotten stays where it is."""
+    monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
+
+
+@pytest.mark.usefixtures("only_when_due")
 async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
     url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,32 +68,29 @@ async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
     async def note() -> None: ...
 
     async with listening(Settings(url=url, doorbell=Doorbells.CLOCK), witness, note=note):
-        made = [await async_bridge.make_task("test.note", [], 0.4 * n) for n in range(1, 6)]
+        made = [await async_bridge.make_task("test.note", [], 2) for _ in range(3)]
         await witness.until_ended(len(made))
-    late = []
     for task in made:
         read = await found(async_bridge, task)
         assert read.started is not None
-        late.append(read.started - task.due)
-    assert min(late) >= timedelta(0)
-    assert sorted(late)[2] < timedelta(seconds=0.2)
-    assert 5 <= sum(claim.count == 0 for claim in witness.seen(Claimed)) < 20
+        assert read.started >= task.due
+    assert 1 <= sum(claim.count == 0 for claim in witness.seen(Claimed)) < 20
 
 
+@pytest.mark.usefixtures("only_when_due")
 async def test_a_producer_rings_a_listener_that_sleeps(
     settings: Settings, async_bridge: AsyncBridge
 ) -> None:
-    """Without the doorbell channel the task would wait for the clock's next look, up to 1 s."""
+    """Without the doorbell channel each task would wait for the clock's next look."""
     witness = Witness()
 
     async def note() -> None: ...
 
     async with listening(Settings(url=settings.url, doorbell=Doorbells.CLOCK), witness, note=note):
         await async_bridge.make_task("test.note", [], 3600)
-        for _ in range(5):
+        for number in range(5):
             await async_bridge.make_task("test.note", [], 0)
-        await witness.until_ended(5)
-    assert sorted(event.lateness for event in witness.seen(Started))[2] < 0.5
+            await witness.until_ended(number + 1)
 
 
 @pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS])

@@ -15,8 +15,8 @@ from expirebridge import Bridge
 from tests.kit.processes import Reports, listener
 
 TASKS = 20
-IN_TIME = 3.0
-"""Seconds, on a machine that is very busy. A dead listener counts for 5 s."""
+LEASE = ("--lease", "600")
+"""A dead listener counts for half of it: for longer than a report is waited for."""
 
 PATIENT = """
 from expirebridge.listener.partition import fair_share as fairness
@@ -43,7 +43,9 @@ def until_they_know_each_other(url: str, count: int) -> None:
                 time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("listeners", "shares"), [(2, [10, 10]), (3, [6, 7, 7])])
+@pytest.mark.parametrize(
+    ("listeners", "shares"), [(2, [10, 10]), pytest.param(3, [6, 7, 7], marks=pytest.mark.rest)]
+)
 def test_each_listener_takes_its_share(
     url: str, bridge: Bridge, folder: Path, reports: Reports, listeners: int, shares: list[int]
 ) -> None:
@@ -70,19 +72,18 @@ def leave(pid: int) -> None:
     del pid
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("happens", [kill, stop, leave])
 def test_what_a_listener_cannot_take_the_other_takes_at_once(
     url: str, bridge: Bridge, folder: Path, reports: Reports, happens: Callable[[int], None]
 ) -> None:
     with (
-        listener(url, folder, "--concurrency", "1") as small,
-        listener(url, folder) as large,
+        listener(url, folder, *LEASE, "--concurrency", "1") as small,
+        listener(url, folder, *LEASE) as large,
     ):
         until_they_know_each_other(url, 2)
         happens(small.pid)
-        made = time.time()
         bridge.make_tasks([{"func": "acts.hold", "delay": 0}] * TASKS)
         started = [reports.next() for _ in range(TASKS)]
     by_large = sum(each.pid == large.pid for each in started)
     assert by_large >= TASKS - (happens is leave)
-    assert max(each.at for each in started) - made < IN_TIME

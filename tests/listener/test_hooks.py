@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import listener, run
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_hooks_and_lifespans_surround_the_work(
         bridge.make_task("app.tell", [], 0, id="c")  # no handler, and so released
         _until_written("after app.tell", lines)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert lines.read_text().splitlines() == [
         "outer opens",
         "opens",
@@ -89,6 +90,7 @@ def test_hooks_and_lifespans_surround_the_work(
     ]
 
 
+@pytest.mark.rest
 def test_a_lifespan_that_cannot_open_ends_the_listener_before_it_claims(
     url: str, bridge: Bridge, folder: Path, lines: Path
 ) -> None:
@@ -127,6 +129,7 @@ def give_up():
 )
 
 
+@pytest.mark.rest
 def test_the_example_with_sentry_reports_what_failed(
     url: str, bridge: Bridge, folder: Path, lines: Path
 ) -> None:

@@ -16,6 +16,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import fleet
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.logs import Log
+from tests.kit.patience import PATIENCE
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.servers("oldest")
@@ -25,7 +26,7 @@ LEASE = 1.0
 
 async def why(bridge: AsyncBridge, id: str, code: str, text: str = "") -> Reason:
     """The reason, once it has this code and text: what changed comes with the next heartbeat."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             reason = await bridge.why(id)
             if reason is not None and reason.code == code and text in reason.text:

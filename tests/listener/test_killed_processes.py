@@ -12,6 +12,7 @@ import pytest
 from expirebridge.hooks import ProcessEnd
 from tests.kit.handler_processes import open_files, processes_below, zombies_of
 from tests.kit.killed_processes import Killing
+from tests.kit.patience import PATIENCE
 
 KILLS = int(os.environ.get("EXPIREBRIDGE_KILLS", "100"))
 """`make soak` asks for more."""
@@ -30,6 +31,6 @@ async def test_no_process_file_or_thread_is_left_after_many_kills(tmp_path: Path
     assert min(ends[ProcessEnd.TIMEOUT], ends[ProcessEnd.DIED], killing.killed_at_start) > 0
     assert processes_below(os.getpid()) == zombies_of(os.getpid()) == []
     assert open_files() == files
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while threading.active_count() > threads:  # noqa: ASYNC110 - they end after their report
             await asyncio.sleep(0.01)

@@ -15,6 +15,7 @@ from expirebridge.listener.execution.thread_pool import (
     ThreadPool,
     interval_for,
 )
+from tests.kit.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_threads_that_compute_get_longer_and_others_do_not(monkeypatch: pytest.M
         threads.switching.take_charge()
         waits = [threads.call(ending.wait) for _ in range(20)]
         computes = [threads.call(compute) for _ in range(20)]
-        await asyncio.wait_for(asyncio.gather(*computes), 30)
+        await asyncio.wait_for(asyncio.gather(*computes), PATIENCE)
         ending.set()
         await asyncio.gather(*waits)
         threads.close()

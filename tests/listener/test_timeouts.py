@@ -7,10 +7,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis
 
 from expirebridge import AsyncBridge, Bridge, ListenerStuck, State, Task, current_task, handler
 from expirebridge.hooks import Claimed, End, Started
@@ -69,7 +71,7 @@ async def test_a_plain_handler_keeps_its_task_after_its_timeout_until_it_returns
     go_on = threading.Event()
 
     def slow() -> None:
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
 
     async with listening(settings, witness, slow=slow):
         task = await async_bridge.make_task("test.slow", [], 0, retry=[], timeout=0.05)
@@ -223,11 +225,13 @@ async def test_a_stuck_listener_that_is_stopped_has_its_grace_time_and_no_more(
 async def test_the_first_signal_to_a_stuck_listener_leaves_it_its_grace_time(
     url: str, async_bridge: AsyncBridge, log: Log
 ) -> None:
-    stuck = Stuck(url, grace=1.5)
+    stuck = Stuck(url)
     async with asyncio.TaskGroup() as group:
         group.create_task(stuck.run(take_signals=True))
         tasks = await make_and_start(async_bridge, stuck, "wait", "overrun")
         await log.until("stuck")
+        # However slow the machine is, the rest ends within it.
+        stuck.listener.settings = replace(stuck.listener.settings, grace=PATIENCE)
         os.kill(os.getpid(), signal.SIGTERM)
         await log.until("stopping")
         stuck.go_on.set()
@@ -313,13 +317,19 @@ async def test_if_nobody_knows_what_blocks_the_loop_async_handlers_are_left_to_t
     assert log.fields("stuck") == [{"func": "something that is not a handler", "task": ""}]
 
 
-async def test_a_blocked_event_loop_keeps_its_leases(url: str, async_bridge: AsyncBridge) -> None:
+async def test_a_blocked_event_loop_keeps_its_leases(
+    url: str, async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
     witness = Witness()
 
     async def block() -> None:
-        threading.Event().wait(1.5)  # blocks the loop, as a careless handler would
+        """Block the loop, as a careless handler would, until its lease was renewed twice."""
+        ends: set[object] = set()
+        while len(ends) < 3:
+            ends.add(client.zscore("expirebridge:running", current_task().id))
+            threading.Event().wait(0.01)
 
-    async with listening(Settings(url=url, lease=0.5), witness, block=block):
+    async with listening(Settings(url=url, lease=3), witness, block=block):
         await async_bridge.make_task("test.block", [], 0)
         await witness.until_ended()
     assert witness.ended()[0].end is End.SUCCEEDED
@@ -371,6 +381,6 @@ async def test_the_heartbeat_outlives_any_error(
 
     monkeypatch.setattr(Leases, "send_heartbeat", count)
     async with listening(Settings(url=url, lease=0.5)):
-        assert await asyncio.to_thread(again.wait, 20)
+        assert await asyncio.to_thread(again.wait, PATIENCE)
     assert "the heartbeat failed" in caplog.text
     assert "MemoryError" in caplog.text
