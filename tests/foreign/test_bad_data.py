@@ -11,6 +11,7 @@ from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, looking, producing, reconciling
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beating, claim, new, settle, state_of
 from tests.kit.witness import Witness, listening
 
@@ -42,58 +43,66 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("field", FIELDS)
 async def test_a_record_with_a_broken_field_harms_no_other_task(
-    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, field: str
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
 ) -> None:
     witness = Witness()
 
     async def note() -> None: ...
 
-    await async_bridge.make_task("test.note", [], 0, id="bad")
-    client.hset(RECORD, field, FIELDS[field])
+    for field, broken in FIELDS.items():
+        await async_bridge.make_task("test.note", [], 0, id=f"bad-{field}")
+        client.hset(f"expirebridge:task:bad-{field}", field, broken)
     async with listening(settings, witness, note=note):
         good = await async_bridge.make_task("test.note", [], 0.02)
         await witness.until(lambda: [e for e in witness.ended() if e.task.id == good.id])
         assert len((await async_bridge.list()).tasks) >= 1
-        await async_bridge.get("bad")
+        for field in FIELDS:
+            await async_bridge.get(f"bad-{field}")
 
 
-@pytest.mark.parametrize("score", ["-inf", "-1e15", "1e308"])
 async def test_a_score_beyond_all_times_harms_no_other_task(
-    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, score: str
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
 ) -> None:
     witness = Witness()
 
     async def note() -> None: ...
 
-    await async_bridge.make_task("test.note", [], 60, id="bad")
-    client.execute_command("ZADD", "expirebridge:pending", score, "bad")
-    client.delete("bad:?test.note?[]")
+    for number, score in enumerate(("-inf", "-1e15", "1e308")):
+        await async_bridge.make_task("test.note", [], 60, id=f"bad{number}")
+        client.execute_command("ZADD", "expirebridge:pending", score, f"bad{number}")
+        client.delete(f"bad{number}:?test.note?[]")
     async with listening(settings, witness, note=note):
         good = await async_bridge.make_task("test.note", [], 0)
         await witness.until(lambda: [e for e in witness.ended() if e.task.id == good.id])
         await async_bridge.list()
 
 
-@pytest.mark.parametrize("state", ["pending", "running", "paused", "succeeded"])
-@pytest.mark.parametrize("id", [b"\xff\xfe", b"a b", b"nobody"])
 async def test_an_id_without_a_record_is_dropped_from_its_set(
-    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, state: str, id: bytes
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
 ) -> None:
     witness = Witness()
 
     async def note() -> None: ...
 
-    client.zadd(f"expirebridge:{state}", {id: 1})
+    ids = {
+        state: [id + state.encode() for id in (b"\xff\xfe", b"a b", b"nobody")]
+        for state in ("pending", "running", "paused", "succeeded")
+    }
+
+    def found() -> list[bytes]:
+        return [id for state, some in ids.items() for id in some
+                if client.zscore(f"expirebridge:{state}", id) is not None]  # fmt: skip
+
+    for state, some in ids.items():
+        client.zadd(f"expirebridge:{state}", dict.fromkeys(some, 1))
+    assert len(found()) == 12
     async with listening(Settings(url=settings.url, lease=0.5), witness, note=note):
         await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended()
-        async with asyncio.timeout(10):
-            while (await async_bridge.count()).running or client.zscore(
-                f"expirebridge:{state}", id
-            ):
-                pass  # a sweep, each second, finds it
+        async with asyncio.timeout(PATIENCE):
+            while (await async_bridge.count()).running or found():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # a sweep, each second, finds it
 
 
 async def test_a_record_of_the_wrong_type_holds_up_nobody_s_settling(

@@ -28,6 +28,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.store.commands import looking as looking_calls
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
+from tests.kit.patience import PATIENCE
 from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.witness import Witness, listening, logged
 
@@ -267,7 +268,7 @@ async def until_stale(store: AsyncStore, settings: Settings) -> None:
     looking.hear(b"gone:?test.send?[]", EventKind.EXPIRED)
     role = asyncio.create_task(looking.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await consumer.session.resyncs.take() == [
                 "events waited for too long to be believed"
             ]
@@ -343,7 +344,7 @@ async def test_the_end_of_a_former_timer_does_not_bring_the_present_one_forward(
 
 
 async def until_cancelled(bridge: AsyncBridge, id: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             task = await bridge.get(id)
             if task is not None and task.state is State.CANCELLED:
@@ -366,7 +367,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     assert not looking.explain(b"unheard:?test.send?[]")
     role = asyncio.create_task(looking.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await wakeup.wait()
             assert next(behind, None) is None  # it waited while the listener was behind
             # It is adopted, and the doorbell told of it; the other one would come in the same look.

@@ -4,6 +4,8 @@ What a script takes is the processor's time of the server, by its own count: nei
 the machine nor what else it does matters to the ratio of two.
 """
 
+from itertools import cycle
+
 import pytest
 import redis
 
@@ -17,7 +19,7 @@ LENGTHS = (50_000, 100_000)
 MOST_FOR_TWICE = 3
 NOTHING = 0.02
 """Seconds below which a ratio says nothing. To read a text from each of its places takes more."""
-QUICK = ("a line and a short one", "digits and a letter", "a path")
+SOME_SHAPES = ("a line and a short one", "digits and a letter", "a path")
 
 CALLED: dict[str, Recipe] = {
     **RECIPES,
@@ -45,9 +47,9 @@ def cpu_seconds(client: redis.Redis) -> float:
 
 
 def call(client: redis.Redis, script: str, arguments: Arguments) -> None:
-    """Run a script, which may refuse what it is given, but not fail."""
+    """Run a script that is loaded, which may refuse what it is given, but not fail."""
     try:
-        client.eval(script, 1, PREFIX, *arguments)
+        client.evalsha(script, 1, PREFIX, *arguments)
     except redis.ResponseError as error:
         if "EXPIREBRIDGE_" not in str(error):
             raise AssertionError(f"{str(error)[:300]}: {str(arguments)[:300]}") from None
@@ -55,7 +57,7 @@ def call(client: redis.Redis, script: str, arguments: Arguments) -> None:
 
 def measure(client: redis.Redis, name: str, shape: str, length: int) -> list[float]:
     """How many seconds of the processor each call of a script takes, where all texts are long."""
-    script, recipe = text_of(name), CALLED[name]
+    script, recipe = client.script_load(text_of(name)), CALLED[name]
     text, took = foreign_texts.text_of(shape, length), list[float]()
     foreign_texts.prepare(client, text, MOVING.get(name, ""))
     for arguments in recipe(text):
@@ -85,11 +87,12 @@ def check_growth(client: redis.Redis, name: str, shape: str) -> None:
     assert not grown, f"{name} with {shape}: {grown} s for {LENGTHS} bytes"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", CALLED)
 def test_twice_the_text_takes_a_script_no_more_than_about_twice_as_long(
     client: redis.Redis, name: str
 ) -> None:
-    for shape in QUICK:
+    for shape in SOME_SHAPES:
         check_growth(client, name, shape)
 
 
@@ -106,11 +109,29 @@ PLACES = [
 """What is in all fields, the scores of all tasks, and the ends of their timers."""
 
 
+def test_no_script_fails_on_one_text_and_one_number(client: redis.Redis) -> None:
+    """Each script on others; the tests of the rest take all of them."""
+    failed = list[str]()
+    for (name, recipe), shape, (number, score, timer) in zip(
+        CALLED.items(), cycle(SOME_SHAPES), cycle(PLACES), strict=False
+    ):
+        script, text = client.script_load(text_of(name)), foreign_texts.text_of(shape, 2000)
+        for written, *others in ((text, "", ""), (number.encode(), score, timer)):
+            foreign_texts.prepare(client, written, MOVING.get(name, ""), *others)
+            for arguments in recipe(written):
+                try:
+                    call(client, script, arguments)
+                except AssertionError as error:
+                    failed.append(f"{name}: {error}")
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.rest
 @pytest.mark.parametrize("name", CALLED)
 def test_no_number_that_another_client_wrote_makes_a_script_fail(
     client: redis.Redis, name: str
 ) -> None:
-    script, recipe = text_of(name), CALLED[name]
+    script, recipe = client.script_load(text_of(name)), CALLED[name]
     for number, score, timer in PLACES:
         for arguments in recipe(number.encode()):
             foreign_texts.prepare(client, number.encode(), MOVING.get(name, ""), score, timer)

@@ -3,15 +3,14 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from expirebridge.store import function_library, script_loader
+from tests.kit.cases import each
 
 FOLDER = Path(function_library.__file__).parent / "lua" / "functions"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 
-@pytest.mark.parametrize("name", function_library.NAMES)
+@each("name", function_library.NAMES)
 def test_a_function_s_call_and_its_replies_are_described(name: str) -> None:
     function = function_library.function(name)
     [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{function.usage}` |")]
@@ -39,7 +38,7 @@ def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
         assert registered in function_library.library_text()
 
 
-@pytest.mark.parametrize("name", function_library.NAMES)
+@each("name", function_library.NAMES)
 def test_a_function_does_its_work_with_the_operation_s_own_script(name: str) -> None:
     for text in (function_library.library_text(), function_library.script(name).text):
         assert script_loader.load(name).plain.text in text

@@ -238,6 +238,7 @@ def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
         assert unexplained == {"ended early", "paused", "set again", "other", "unknown", "no id"}
 
 
+@pytest.mark.rest
 def test_a_name_that_takes_long_to_read_does_not_hold_the_server(
     store: Store, client: redis.Redis
 ) -> None:
