@@ -14,7 +14,9 @@ import redis
 from expirebridge import Bridge, EmbeddedServerError
 from expirebridge.embedded.cluster import BUS, SLOTS, EmbeddedCluster, free_ports
 from expirebridge.embedded.server import HOST
-from tests.kit.processes import COMMAND, children_of, run, until_ended
+from tests.kit.invoked import run
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND, children_of, until_ended
 from tests.kit.servers import SERVERS
 
 PREFIX = "{eb}expirebridge"
@@ -55,8 +57,9 @@ def make_a_task(url: str) -> str:
     raise AssertionError("no node has the slot")
 
 
-def test_it_ends_in_order_and_starts_again_with_its_tasks(tmp_path: Path) -> None:
-    words = ("--cluster", "3", "--replicas", "1", "--port", str(free_ports(6)[0]))
+@pytest.mark.parametrize("replicas", ["0", pytest.param("1", marks=pytest.mark.rest)])
+def test_it_ends_in_order_and_starts_again_with_its_tasks(tmp_path: Path, replicas: str) -> None:
+    words = ("--cluster", "3", "--replicas", replicas, "--port", str(free_ports(6)[0]))
     with command(*words, "--dir", tmp_path) as (process, url):
         assert url == "redis+cluster://" + ",".join(
             f"{HOST}:{int(words[-1]) + number}" for number in range(3)
@@ -65,12 +68,12 @@ def test_it_ends_in_order_and_starts_again_with_its_tasks(tmp_path: Path) -> Non
         nodes = children_of(process.pid)
         with until_ended(nodes):
             process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     with command(*words, "--dir", tmp_path), Bridge(node, prefix=PREFIX) as bridge:
         assert bridge.get("kept") is not None
 
 
-@pytest.mark.parametrize("words", [("--cluster", "3"), ()])
+@pytest.mark.parametrize("words", [pytest.param(("--cluster", "3"), marks=pytest.mark.rest), ()])
 def test_nothing_is_left_when_it_is_killed(tmp_path: Path, words: tuple[str, ...]) -> None:
     port = str(free_ports(3)[0])
     with command(*words, "--port", port, "--dir", tmp_path) as (process, _):
@@ -80,6 +83,7 @@ def test_nothing_is_left_when_it_is_killed(tmp_path: Path, words: tuple[str, ...
             process.kill()
 
 
+@pytest.mark.rest
 def test_a_node_that_ends_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     port = free_ports(3)[0]
     with command("--cluster", "3", "--port", str(port), "--dir", tmp_path) as (process, _):
@@ -92,7 +96,7 @@ def test_a_node_that_ends_is_named_and_the_others_go_on(tmp_path: Path) -> None:
                 f"expirebridge: the node on port {port + number} exited by itself with code -9\n"
             )
         assert process.stderr.read() == "expirebridge: no node of the cluster is left\n"
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,7 @@ def test_ports_that_are_taken_are_named(tmp_path: Path, above: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_directory_starts_only_the_cluster_that_it_holds(tmp_path: Path, name: str) -> None:
     def cluster(primaries: int, replicas: int, above: int = 0) -> EmbeddedCluster:
@@ -144,6 +149,7 @@ def test_a_directory_starts_only_the_cluster_that_it_holds(tmp_path: Path, name:
         assert [made.ask(node, "CLUSTER", "MYID") for node in made.nodes] == ids
 
 
+@pytest.mark.rest
 def test_an_interrupted_start_is_repeated_unless_there_is_data(tmp_path: Path) -> None:
     port = free_ports(3)[0]
     with EmbeddedCluster(port=port, directory=tmp_path) as cluster:

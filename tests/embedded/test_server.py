@@ -14,7 +14,9 @@ from expirebridge import Bridge, EmbeddedServerError
 from expirebridge.embedded import server as embedded
 from expirebridge.embedded.resources import redis_conf
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
-from tests.kit.processes import COMMAND, run
+from tests.kit.invoked import run
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND
 from tests.kit.servers import NAMES, SERVERS, server_of
 
 
@@ -143,7 +145,7 @@ def test_the_command_runs_it_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with Bridge(url) as bridge:
         bridge.make_task("mail.send", [42], "24h")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
     process.stdout.close()
     with pytest.raises(redis.ConnectionError), redis.Redis.from_url(url) as client:
         client.ping()

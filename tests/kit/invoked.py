@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -94,12 +95,17 @@ class _Output(io.TextIOWrapper):
 @contextmanager
 def _environment(env: dict[str, str], answer: str) -> Iterator[None]:
     """The variables and stdin of the command; what it changes in this process is undone."""
+    at_sigterm = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, logging_restored():
         for name, value in env.items():
             patch.setenv(name, value)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), "utf-8"))
         patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets one of its own
-        yield
+        try:
+            yield
+        finally:
+            if signal.getsignal(signal.SIGTERM) is not at_sigterm:
+                signal.signal(signal.SIGTERM, at_sigterm)
 
 
 def _handlers(typed: list[str]) -> Path:

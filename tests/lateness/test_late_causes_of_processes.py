@@ -3,10 +3,12 @@
 import time
 from pathlib import Path
 
+import pytest
 import redis
 
 from expirebridge import Bridge, LateCause, Task
-from tests.kit.processes import Reports, listener, run
+from tests.kit.invoked import run
+from tests.kit.processes import Reports, listener
 from tests.kit.steps import PREFIX, age, server_ms
 
 
@@ -35,14 +37,22 @@ def test_after_a_kill_nobody_listened_until_the_next_listener_began(
     assert "nobody listened" in run("show", "a", "--url", url).stdout
 
 
+@pytest.mark.rest
 def test_what_a_killed_listener_ran_is_taken_over(
-    url: str, bridge: Bridge, folder: Path, reports: Reports
+    url: str, bridge: Bridge, client: redis.Redis, folder: Path, reports: Reports
 ) -> None:
-    bridge.make_task("acts.hold", [10], 0, id="a")
-    with listener(url, folder, "--lease", "1") as killed:
+    with (folder / "acts.py").open("a") as handlers:
+        handlers.write(
+            "from tests.kit.processes import current_task\n"
+            "def once(): block(600 if current_task().attempt == 1 else 0)\n"
+        )
+    bridge.make_task("acts.once", [], 0, id="a")
+    with listener(url, folder) as killed:
         assert reports.next().word == "started"
-        with listener(url, folder, "--lease", "1"):
+        with listener(url, folder):
             killed.kill()
+            killed.wait()
+            age(client, "running", "a", 1)
             assert reports.next().word == "started"
             task = settled(bridge, "a")
     assert task.late is not None

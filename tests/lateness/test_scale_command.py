@@ -19,6 +19,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.forecasting import Took, note_durations, read_durations
 from tests.kit.invoked import invoke, invoke_json
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import COMMAND, Reports, listener, log_of, until_logged
 from tests.kit.witness import Witness, listening
 
@@ -116,7 +117,7 @@ def test_the_command_refuses_times_that_cannot_be(url: str, words: tuple[str, ..
 
 def ask(where: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(where, timeout=10) as answer:  # noqa: S310 - http, from the log
+        with urllib.request.urlopen(where, timeout=PATIENCE) as answer:  # noqa: S310 - http, from the log
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -158,6 +159,7 @@ def test_a_listener_answers_autoscalers_on_the_port_of_its_metrics(
         assert reports.next().word == "ran"
 
 
+@pytest.mark.rest
 def test_the_script_for_systemd_starts_so_many_and_stops_the_others(
     url: str, bridge: Bridge, store: Store, tmp_path: Path
 ) -> None:

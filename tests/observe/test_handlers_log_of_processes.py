@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, State
-from tests.kit.processes import COMMAND, listener, run, until_logged
+from tests.kit.invoked import run
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import COMMAND, listener, until_logged
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,13 +120,18 @@ def test_a_handler_s_lines_are_text_that_names_the_task(
 @pytest.mark.parametrize(
     ("options", "levels"),
     [
-        ([], "own info, info"),
-        (["--log-level", "debug"], "own debug, own info, debug, info"),
-        (["--log-level", "warning"], ""),
-        (["--quiet"], ""),
-        (["--quiet", "--log-level", "info"], "info"),
-        (["--verbose"], "own debug, own info, info"),
         (["--verbose", "--log-level", "error"], "own debug, own info"),
+        *(
+            pytest.param(options, levels, marks=pytest.mark.rest)
+            for options, levels in [
+                ([], "own info, info"),
+                (["--log-level", "debug"], "own debug, own info, debug, info"),
+                (["--log-level", "warning"], ""),
+                (["--quiet"], ""),
+                (["--quiet", "--log-level", "info"], "info"),
+                (["--verbose"], "own debug, own info, info"),
+            ]
+        ),
     ],
 )
 def test_the_level_of_handlers_and_that_of_the_listener(
@@ -135,7 +142,7 @@ def test_the_level_of_handlers_and_that_of_the_listener(
         bridge.make_task("shop.send", [7], 0, id="a")
         until_ended(bridge, "a")
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
     text = text_of(folder)
     shown = {
         "own debug": "started shop.send a" in text,
@@ -165,12 +172,13 @@ def test_logging_that_fails_does_not_end_the_listener(
         bridge.make_task("shop.add", [1, 2], 0, id="d")
         until_ended(bridge, "b", "d")
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     assert "a message that cannot be formatted (TypeError): see " in text_of(folder)
     states = [(task := bridge.get(id)) and task.state for id in "abcd"]
     assert states == [State.SUCCEEDED, State.FAILED, State.PENDING, State.SUCCEEDED]
 
 
+@pytest.mark.rest
 def test_a_log_that_nobody_reads_any_more_does_not_end_the_listener(
     url: str, bridge: Bridge, folder: Path
 ) -> None:
@@ -185,7 +193,7 @@ def test_a_log_that_nobody_reads_any_more_does_not_end_the_listener(
         bridge.make_task("sums.add", [1, 2], 0, id="b")
         until_ended(bridge, "b")
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def example(first_line: str) -> str:
@@ -199,9 +207,10 @@ def example(first_line: str) -> str:
     ("first_line", "logs"),
     [
         ("import structlog", 'structlog.get_logger("shop").info("sent", customer=7)'),
-        (
+        pytest.param(
             "from loguru import logger as loguru_logger",
             'loguru_logger.bind(customer=7).info("sent")',
+            marks=pytest.mark.rest,
         ),
     ],
 )
