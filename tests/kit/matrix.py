@@ -79,7 +79,7 @@ def _those(names: list[str], level: str) -> list[str]:
 
 def _quick_servers_for(item: pytest.Item) -> list[str]:
     level = _level_of(item)
-    return (_those(QUICK, level) if level else []) or QUICK[:1]
+    return (_those(QUICK, level) if level and level != "container" else []) or QUICK[:1]
 
 
 def _servers_for(item: pytest.Item) -> list[str]:

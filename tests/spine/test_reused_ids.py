@@ -72,7 +72,7 @@ class Producer:
         return number
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.rest)])
 async def test_what_runs_was_asked_for_under_that_id(
     settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, seed: int
 ) -> None:

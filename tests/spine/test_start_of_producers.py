@@ -66,8 +66,10 @@ def redis_loads() -> set[str]:
 
 @pytest.mark.parametrize(
     ("program", "needed"),
-    [(WAITS, NEEDED), (AWAITS, [*NEEDED, "model.policies"])],
-    ids=["waits", "awaits"],
+    [
+        pytest.param(WAITS, NEEDED, id="waits"),
+        pytest.param(AWAITS, [*NEEDED, "model.policies"], id="awaits", marks=pytest.mark.rest),
+    ],
 )
 def test_the_first_task_is_made_with_these_modules(
     program: str, needed: list[str], url: str, redis_loads: set[str]

@@ -16,6 +16,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.call import When, command
 from expirebridge.store.commands.claiming import Settled, Settlement
+from tests.kit.cases import each
 from tests.kit.logins import login
 from tests.kit.lua import NAMES
 from tests.kit.servers import AnyServer
@@ -33,7 +34,7 @@ from tests.kit.steps import (
 pytestmark = pytest.mark.servers("ends")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_each_script_compiles(client: redis.Redis, name: str) -> None:
     """Lua takes 200 local names in a script, and says so when it is first called."""
     script = script_loader.load(name)
@@ -297,6 +298,7 @@ def test_what_was_claimed_can_no_longer_be_put_off(store: Store, client: redis.R
         assert not client.pexpire(f"a{n}:?mail.send?[1]", 60_000)
 
 
+@pytest.mark.rest
 def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
     """Where a server tells only what is left of it (Redis 6.2), time passes as that is read."""
     store.run(producing.make([new("a", 60_000)]))

@@ -17,9 +17,11 @@ import trustme
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.settings import Settings
+from tests.kit import processes
+from tests.kit.invoked import run
 from tests.kit.new_connections import FAST
 from tests.kit.patience import PATIENCE
-from tests.kit.processes import ROOT, run
+from tests.kit.processes import ROOT
 from tests.kit.sentinels import Sentinels
 from tests.kit.tls import needed, tls_server, write_authority, write_leaf
 from tests.kit.witness import Witness, listening
@@ -69,13 +71,18 @@ async def test_producers_a_listener_and_the_command_work(tls_url: str, keys: Pat
     [
         (["count"], ""),
         (["doctor"], "?ssl_ca_certs={keys}/other.pem"),
-        (["listen", "--tasks", "tasks"], "?ssl_ca_certs={keys}/other.pem"),
+        pytest.param(
+            ["listen", "--tasks", "tasks"],
+            "?ssl_ca_certs={keys}/other.pem",
+            marks=pytest.mark.rest,  # a process: it becomes a listener first
+        ),
     ],
 )
 def test_a_certificate_that_is_not_trusted_is_told_of_in_one_line(
     tls_url: str, keys: Path, words: list[str], query: str
 ) -> None:
-    result = run(*words, url=tls_url + query.format(keys=keys))
+    run_it = processes.run if words[0] == "listen" else run
+    result = run_it(*words, url=tls_url + query.format(keys=keys))
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("expirebridge: no TLS connection to the server: ")
     assert "CERTIFICATE_VERIFY_FAILED" in result.stderr
@@ -173,6 +180,7 @@ def until_announced(ports: list[int], keys: Path) -> None:
                 works = b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO")
 
 
+@pytest.mark.rest
 async def test_a_cluster_over_tls(tls_cluster: str) -> None:
     witness = Witness()
 
@@ -236,7 +244,7 @@ def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str,
 @pytest.mark.rest
 def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict[str, str]) -> None:
     assert failed_connections(tls_cluster, 10, hiredis) == {}
-    examined = run("doctor", url=tls_cluster, **hiredis)
+    examined = processes.run("doctor", url=tls_cluster, **hiredis)
     assert examined.returncode == 0, examined.stdout + examined.stderr
     assert "ok       round trip" in examined.stdout
 
@@ -246,6 +254,6 @@ def test_every_new_connection_to_sentinels_works(
     tls_sentinels: str, hiredis: dict[str, str]
 ) -> None:
     assert failed_connections(tls_sentinels, 10, hiredis) == {}
-    examined = run("doctor", url=tls_sentinels, **hiredis)
+    examined = processes.run("doctor", url=tls_sentinels, **hiredis)
     assert examined.returncode == 0, examined.stdout + examined.stderr
     assert "3 of 3 sentinels name" in examined.stdout

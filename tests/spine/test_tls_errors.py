@@ -55,18 +55,20 @@ def tls_url(keys: Path) -> Iterator[str]:
     ("query", "remedy"),
     [
         ("ssl_ca_certs={keys}/other.pem", CA),
-        ("", CA),
-        (
+        pytest.param("", CA, marks=pytest.mark.rest),
+        pytest.param(
             "ssl_ca_certs={keys}/server.key",
             "the file that ssl_ca_certs= names holds no certificate",
+            marks=pytest.mark.rest,
         ),
         (
             "ssl_ca_certs={keys}/ca.pem&ssl_certfile={keys}/client.pem&ssl_keyfile={keys}/server.key",
             "ssl_keyfile= names the key of another certificate",
         ),
-        (
+        pytest.param(
             "ssl_ca_certs={keys}/ca.pem&ssl_certfile={keys}/client.pem",
             "ssl_keyfile= names the file with its key",
+            marks=pytest.mark.rest,
         ),
     ],
 )
@@ -85,7 +87,13 @@ async def test_another_host(tls_url: str, keys: Path) -> None:
         assert "ssl_ca_certs" not in refusal
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("old", RENEW), ("young", "this machine's clock")])
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("old", RENEW),
+        pytest.param("young", "this machine's clock", marks=pytest.mark.rest),
+    ],
+)
 async def test_a_certificate_out_of_its_time(keys: Path, name: str, remedy: str) -> None:
     with tls_server(keys, name=name) as url:
         for refusal in await refusals(f"{url}?ssl_ca_certs={keys}/ca.pem"):
@@ -94,8 +102,16 @@ async def test_a_certificate_out_of_its_time(keys: Path, name: str, remedy: str)
             assert "ssl_ca_certs" not in refusal
 
 
-@pytest.mark.parametrize("own", ["", "stranger"])
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize(
+    ("version", "own"),
+    [
+        ("TLSv1.3", "stranger"),
+        *(
+            pytest.param(version, own, marks=pytest.mark.rest)
+            for version, own in (("TLSv1.2", ""), ("TLSv1.2", "stranger"), ("TLSv1.3", ""))
+        ),
+    ],
+)
 async def test_a_server_that_asks_clients_for_a_certificate(
     keys: Path, own: str, version: str
 ) -> None:
