@@ -102,6 +102,7 @@ def test_an_older_copy_is_restored_and_stays_after_a_restart(scene: Scene) -> No
     assert again.due == restored["order-18"].due
 
 
+@pytest.mark.rest
 async def test_with_a_ledger_nothing_is_lost_and_nothing_runs_twice(scene: Scene) -> None:
     scene.shell.run("expirebridge ledger create")
     path = f"sqlite:///{scene.folder}/shop.db"
@@ -144,6 +145,7 @@ def _statuses(engine: Engine) -> list[int]:
         return list(connection.scalars(query))
 
 
+@pytest.mark.rest
 async def test_an_older_sql_database_stops_the_relay_until_it_is_bound(scene: Scene) -> None:
     scene.shell.run("expirebridge ledger create")
     path = f"sqlite:///{scene.folder}/shop.db"

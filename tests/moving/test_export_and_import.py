@@ -19,8 +19,9 @@ from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, groups, reconciling
-from tests.kit.invoked import end_due_tasks, invoke
-from tests.kit.processes import COMMAND, run
+from tests.kit.cases import each
+from tests.kit.invoked import end_due_tasks, invoke, run
+from tests.kit.processes import COMMAND
 from tests.kit.proxy import Proxy
 from tests.kit.servers import AnyServer
 from tests.kit.steps import server_ms
@@ -165,7 +166,7 @@ def line(left_out: str = "", **values: Any) -> str:
     return json.dumps({name: value for name, value in (GOOD | values).items() if name != left_out})
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "reason"),
     [
         ('{"id": ', "not JSON: unexpected end of data at character"),
@@ -220,10 +221,7 @@ def test_a_bad_line_in_a_pipe_stops_what_follows(url: str, bridge: Bridge) -> No
     """What came through a pipe cannot be looked at first."""
     lines = [line(id=f"good-{n}") for n in range(CHUNK_TASKS)]
     piped = "\n".join([*lines, line(id="with-it"), line("args"), line(id="after")])
-    result = subprocess.run(
-        [*COMMAND, "import", "-", "--url", url], input=piped, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    result = run("import", "-", url=url, answer=piped)
     assert result.returncode == 2
     assert result.stdout == f"created  {CHUNK_TASKS}\nkept     0\n"
     assert f"line {CHUNK_TASKS + 2}: args: it is missing" in result.stderr
@@ -452,7 +450,7 @@ GROUP = (
 FOLLOW_UP = '{"id": "g@then", "func": "m.f", "args": "[]", "left": 0}'
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "named"),
     [
         ({"group": "a b"}, "group='a b': a group's name has"),
@@ -484,7 +482,7 @@ def moment(when: datetime | None) -> float:
     return when.timestamp()
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "named"),
     [
         ({"schedule": {"every": 5}}, "at least a second"),

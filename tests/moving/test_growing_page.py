@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any
 
+import pytest
+
 from expirebridge import Bridge, Change
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import COMMAND, listener
@@ -27,6 +29,7 @@ def line_of(stream: IO[str] | None) -> str:
     return stream.readline()
 
 
+@pytest.mark.rest
 def test_the_steps_of_the_page(server: AnyServer, url: str, bridge: Bridge, tmp_path: Path) -> None:
     create, doctor, move = SHOWN
     new_url = f"redis://127.0.0.1:{server.port}/3"
