@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import redis
 
 from expirebridge import Bridge, Settings
@@ -79,6 +80,7 @@ def test_the_unit_has_its_urls_from_a_file_that_only_the_owner_may_read(
     Settings.read(ledger=ledger.partition("=")[2])
 
 
+@pytest.mark.rest
 def test_the_compose_file_installs_the_wheel_that_it_says_how_to_build(
     url: str, tmp_path: Path
 ) -> None:
