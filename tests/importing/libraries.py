@@ -15,6 +15,8 @@ import pytest
 import redis
 from sqlalchemy import URL
 
+from tests.kit.patience import PATIENCE
+
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parents[1] / ".venv-sources"
 HOUR = 3_600_000
@@ -96,6 +98,6 @@ def _program(library: str, name: str) -> Path:
 def _run(words: list[str | Path], what: object, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(
         words, input=json.dumps(what), env=os.environ | (env or {}), capture_output=True,
-        text=True, check=False, timeout=60,
+        text=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -127,7 +127,7 @@ async def nothing_runs(settings: Settings, caplog: pytest.LogCaptureFixture) -> 
     ran: list[int] = []
     async with listening(settings, Witness(), run=lambda: ran.append(1)):
         await until_logged(lambda: "stands still" in caplog.text)
-        await asyncio.sleep(2)  # what would be claimed by then
+        await asyncio.sleep(2)  # time passes: what would be claimed by then
     assert ran == []
     [line] = [one.getMessage() for one in caplog.records if "stands still" in one.getMessage()]
     assert "ledger rebuild --yes" in line

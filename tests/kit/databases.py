@@ -22,6 +22,7 @@ from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from expirebridge.embedded.server import free_port
+from tests.kit.patience import PATIENCE
 from tests.kit.processes import children_of, until_ended
 
 SQLITE, POSTGRESQL, MARIADB = "sqlite", "postgresql", "mariadb"
@@ -144,7 +145,7 @@ class DatabaseServer:
             self._command(), stdout=self._log, stderr=self._log, cwd="/", **self._run_as()
         )
         engine = create_engine(self.url)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while True:
             try:
                 with engine.connect():
@@ -178,7 +179,7 @@ class DatabaseServer:
             # PostgreSQL's processes end by themselves, and hold its memory until then.
             with until_ended(children_of(self._process.pid)):
                 self._process.send_signal(how)
-                self._process.wait(60)
+                self._process.wait(PATIENCE)
             self._process = None
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from expirebridge.model.row_state import DesiredState, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
+from tests.kit.patience import PATIENCE
 
 HERE: Final = Addresses(("here",), "1 expirebridge", "here")
 
@@ -127,7 +128,7 @@ class LedgerHarness:
 
 async def until(holds: Any) -> None:
     """Until rows say so: there is no signal for that but to look."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
             await asyncio.sleep(0.02)
 

@@ -13,6 +13,7 @@ import psycopg
 from sqlalchemy import URL
 
 from expirebridge.embedded.server import free_port
+from tests.kit.patience import PATIENCE
 
 BINARY = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin")
 SETTINGS = """
@@ -41,7 +42,7 @@ def pooled(url: URL, folder: Path) -> Iterator[URL]:
             user=pwd.getpwnam("postgres").pw_uid if os.geteuid() == 0 else None,
         )  # fmt: skip
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while True:
             try:
                 psycopg.connect(
@@ -55,4 +56,4 @@ def pooled(url: URL, folder: Path) -> Iterator[URL]:
         yield url.set(port=port)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait()

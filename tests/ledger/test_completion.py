@@ -8,6 +8,7 @@ from sqlalchemy import Engine, text
 
 from expirebridge.errors import CompletionRefused
 from expirebridge.ledger import Ledger, Tables, complete
+from tests.kit.patience import PATIENCE
 
 CLAIM: dict[str, Any] = {
     "ledger": "default",
@@ -101,9 +102,9 @@ def test_of_two_attempts_at_once_one_is_refused(ends: str, engine: Engine, made:
         complete(first, made, **CLAIM)
         thread = threading.Thread(target=second)
         thread.start()
-        assert began.wait(10)
-        thread.join(0.2)
+        assert began.wait(PATIENCE)
+        thread.join(0.2)  # time passes: it would have been answered by then
         assert refused == []
         getattr(first, ends)()
-        thread.join(10)
+        thread.join(PATIENCE)
     assert refused == [ends == "commit"]

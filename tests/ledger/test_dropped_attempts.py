@@ -144,7 +144,7 @@ async def test_a_tick_that_never_ran_is_missed_and_the_next_one_runs(
             await asked.wait()
             for name in ("read", "fence"):
                 broken.setattr(RelayStore, name, away)
-            await asyncio.sleep(4.2)  # until the next one is due
+            await asyncio.sleep(4.2)  # time passes: until the next one is due
         await witness.until_ended(1, End.SUCCEEDED)
         task = store.run(looking.get(first))
         assert task is not None

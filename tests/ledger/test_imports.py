@@ -1,7 +1,13 @@
 """Without a ledger nothing needs SQLAlchemy; with one, an error names the extra to install."""
 
+import json
 import subprocess
 import sys
+from typing import Any
+
+import pytest
+
+from tests.kit.servers import AnyServer
 
 PROGRAM = """
 import sys
@@ -15,17 +21,35 @@ print([name for name in sys.modules if name.startswith("sqlalchemy")])
 """
 
 WITHOUT = """
-import sys
+import asyncio, importlib, json, pkgutil, sys, urllib.request
 sys.modules["sqlalchemy"] = None
+url, answers = sys.argv[1], {}
+
+import httpx
+from expirebridge import InvalidSetting
+from expirebridge.web import app
+async def look():
+    transport = httpx.ASGITransport(app(url))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        return [(await client.get(path)).status_code for path in ("/", "/series", "/ledger")]
+answers["dashboard"] = asyncio.run(look())
+try:
+    app(url, ledger="sqlite:///ledger.db")
+except InvalidSetting as error:
+    answers["dashboard with a ledger"] = str(error)
+
+from expirebridge.observe.metrics import Metrics
+from expirebridge.settings import Settings
+metrics = Metrics()
+metrics.watch(Settings.read(url=url))
+with urllib.request.urlopen(metrics.serve("127.0.0.1", 0)) as answer:
+    answers["metrics"] = answer.read().decode()
+
 try:
     import expirebridge.ledger
 except ModuleNotFoundError as error:
-    print(error)
-"""
+    answers["ledger"] = str(error)
 
-EVERY_MODULE = """
-import importlib, pkgutil, sys
-sys.modules["sqlalchemy"] = None
 import django, expirebridge
 from django.conf import settings
 apps = ("django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes")
@@ -35,44 +59,18 @@ FOR_A_LEDGER = {
     "expirebridge.ledger", "expirebridge.observe.ledger_metrics", "expirebridge.web.ledger",
     "expirebridge.testing.alone", "expirebridge.testing.rows",
 }
+answers["not imported"] = []
 for module in pkgutil.walk_packages(expirebridge.__path__, "expirebridge.", lambda name: None):
     if module.name not in FOR_A_LEDGER | {"expirebridge.__main__"}:
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ImportError as error:
+            answers["not imported"].append(f"{module.name}: {error}")
+print(json.dumps(answers))
 """
+"""In one process: to start one for each answer would cost most of a second."""
 
-METRICS = """
-import sys, urllib.request
-sys.modules["sqlalchemy"] = None
-from expirebridge.observe.metrics import Metrics
-from expirebridge.settings import Settings
-metrics = Metrics()
-metrics.watch(Settings.read(url=sys.argv[1]))
-with urllib.request.urlopen(metrics.serve("127.0.0.1", 0)) as answer:
-    print("expirebridge_server_up 1.0" in answer.read().decode())
-"""
-
-DASHBOARD = """
-import asyncio, sys
-sys.modules["sqlalchemy"] = None
-import httpx
-from expirebridge.web import app
-async def look():
-    transport = httpx.ASGITransport(app(sys.argv[1]))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        print([(await client.get(path)).status_code for path in ("/", "/series", "/ledger")])
-asyncio.run(look())
-"""
-
-DASHBOARD_WITH_LEDGER = """
-import sys
-sys.modules["sqlalchemy"] = None
-from expirebridge import InvalidSetting
-from expirebridge.web import app
-try:
-    app(sys.argv[1], ledger="sqlite:///ledger.db")
-except InvalidSetting as error:
-    print(error)
-"""
+NEEDED = "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'"
 
 
 def printed(program: str, *arguments: str) -> str:
@@ -87,23 +85,28 @@ def test_nothing_else_imports_sqlalchemy() -> None:
     assert printed(PROGRAM) == "[]"
 
 
-def test_without_it_the_extra_is_named() -> None:
-    assert printed(WITHOUT) == "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'"
+@pytest.fixture(scope="module")
+def without(shared_server: AnyServer) -> dict[str, Any]:
+    """What a process without SQLAlchemy answers."""
+    answers: dict[str, Any] = json.loads(printed(WITHOUT, shared_server.url))
+    return answers
 
 
-def test_every_other_module_can_be_imported_without_it() -> None:
-    assert printed(EVERY_MODULE) == ""
+def test_without_it_the_extra_is_named(without: dict[str, Any]) -> None:
+    assert without["ledger"] == NEEDED
 
 
-def test_without_it_metrics_are_served(url: str) -> None:
-    assert printed(METRICS, url) == "True"
+def test_every_other_module_can_be_imported_without_it(without: dict[str, Any]) -> None:
+    assert without["not imported"] == []
 
 
-def test_without_it_the_dashboard_starts(url: str) -> None:
-    assert printed(DASHBOARD, url) == "[200, 200, 404]"
+def test_without_it_metrics_are_served(without: dict[str, Any]) -> None:
+    assert "expirebridge_server_up 1.0" in without["metrics"]
 
 
-def test_without_it_a_dashboard_with_a_ledger_names_the_extra(url: str) -> None:
-    assert printed(DASHBOARD_WITH_LEDGER, url) == (
-        "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'"
-    )
+def test_without_it_the_dashboard_starts(without: dict[str, Any]) -> None:
+    assert without["dashboard"] == [200, 200, 404]
+
+
+def test_without_it_a_dashboard_with_a_ledger_names_the_extra(without: dict[str, Any]) -> None:
+    assert without["dashboard with a ledger"] == NEEDED

@@ -39,6 +39,7 @@ def database_url(shared_database: Database) -> URL:
     return database_url
 
 
+@pytest.mark.rest
 def test_orders_and_their_tasks_are_one_transaction(database_url: URL, made: Tables) -> None:
     engine = create_engine(database_url)
     with engine.connect() as connection:

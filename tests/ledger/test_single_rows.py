@@ -28,6 +28,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.databases import Database, DatabaseServer
 from tests.kit.ledgers import LedgerHarness, until
+from tests.kit.patience import PATIENCE
 from tests.kit.witness import Witness, listening, until_logged
 
 HOUR = 3_600_000
@@ -292,7 +293,7 @@ async def test_a_row_that_is_locked_for_long_is_reported_as_what_it_is(
     lock(locking, "slow")
     bridge.cancel("slow")
     relay = harness.relay()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while "another transaction has locked row 'slow'" not in caplog.text:
             await asyncio.to_thread(finish, relay.bring_back())
             await asyncio.sleep(0.05)

@@ -66,7 +66,10 @@ def clock(handlers: dict[str, Any]) -> Iterator[Clock]:
         yield clock
 
 
-@pytest.fixture(params=["session", "scoped", "connection"])
+@pytest.fixture(params=[
+    "session", pytest.param("scoped", marks=pytest.mark.rest),
+    pytest.param("connection", marks=pytest.mark.rest),
+])  # fmt: skip
 async def session(
     request: pytest.FixtureRequest, application: AsyncEngine, clock: Clock
 ) -> AsyncIterator[AsyncSession]:
