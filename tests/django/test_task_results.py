@@ -12,7 +12,7 @@ from tests.kit.django_tasks import API, asked
 
 
 def test_a_result_says_what_became_of_a_task(shop: DjangoProject) -> None:
-    with shop.listening():
+    with shop.listening("--processes", "1"):
         program = """
 first = add.enqueue(1, b=2)
 assert (first.status, first.attempts, first.started_at) == ("READY", 0, None)
@@ -51,7 +51,7 @@ def test_each_error_has_its_class_and_the_last_one_its_traceback(
 ) -> None:
     if sealed:
         shop.expirebridge["KEYS"] = f"one:{base64.b64encode(bytes(64)).decode()}"
-    with shop.listening():
+    with shop.listening("--processes", "1"):
         program = """
 done = waited(
     decline.enqueue("no\\nfunds"), third_time.enqueue(), discard.enqueue(), hang.enqueue(),
@@ -122,7 +122,7 @@ task_started.connect(started)
 task_finished.connect(finished)
 """,
     )
-    with shop.listening():
+    with shop.listening("--processes", "1"):
         program = """
 done = waited(add.enqueue(1, 2), decline.enqueue("no"), third_time.enqueue(), discard.enqueue(),
               hang.enqueue(), describe.enqueue())
