@@ -13,6 +13,7 @@ from expirebridge.store.commands import claiming, inspection, reconciling
 from expirebridge.store.commands import fleet as fleet_commands
 from expirebridge.store.commands.claiming import HeartbeatReply
 from expirebridge.store.commands.fleet import FleetListener
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, server_ms
 from tests.kit.witness import Witness, listening
 
@@ -90,14 +91,14 @@ def test_all_beat_when_a_listener_joins_or_the_code_changes_and_only_then(
     with client.pubsub() as heard:
         database = client.get_connection_kwargs()["db"]
         heard.subscribe(f"expirebridge:doorbell:{database}")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=PATIENCE)
 
         def told() -> list[str]:
             """What all were told since this was last asked."""
             client.publish(f"expirebridge:doorbell:{database}", "end")
             words: list[bytes] = []
             while not words or words[-1] != b"end":
-                message: Any = heard.get_message(timeout=5)
+                message: Any = heard.get_message(timeout=PATIENCE)
                 words.append(message["data"])
             return ["beat" if word == b"beat" else "a time" for word in words[:-1]]
 
@@ -246,6 +247,6 @@ async def test_claims_of_a_mixed_fleet_announce_nothing_if_somebody_has_each_fun
             client.publish("expirebridge:doorbell:1", "over")
             heard = list[Any]()
             while not heard or heard[-1] != b"over":
-                message = rings.get_message(timeout=5)
+                message = rings.get_message(timeout=PATIENCE)
                 heard += [message["data"]] if message else []
     assert b"beat" not in heard

@@ -13,6 +13,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet, inspection, looking, producing
 from expirebridge.store.commands.call import new_nonce
 from expirebridge.store.commands.claiming import Claim, Settled, Settlement, Walk
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, new, server_ms
 
 pytestmark = pytest.mark.servers("oldest")
@@ -363,9 +364,9 @@ def test_what_is_passed_over_is_told_to_the_fleet_before(store: Store, client: r
     make(store, LOST, "a")
     with client.pubsub() as heard:
         heard.subscribe(f"expirebridge:doorbell:{client.get_connection_kwargs()['db']}")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=PATIENCE)
         answer = claim(store, "aa ?")
-        message = heard.get_message(timeout=5)
+        message = heard.get_message(timeout=PATIENCE)
     assert message is not None
     assert message["data"] == b"beat"
     assert (answer.wrong_way, answer.walked[0].left) == (False, 1)
@@ -394,7 +395,7 @@ def test_what_is_due_is_announced_though_others_stand_in_front(
     database = client.get_connection_kwargs()["db"]
     with client.pubsub() as heard:
         heard.subscribe(f"expirebridge:doorbell:{database}")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=PATIENCE)
         make(mixed, SEND, "later", ms=60_000)
         make(mixed, SEND, "latest", ms=90_000)
         make(mixed, SEND, "sooner", ms=30_000)
@@ -402,7 +403,7 @@ def test_what_is_due_is_announced_though_others_stand_in_front(
         make(mixed, SEND, "past", ms=-500)
         client.publish(f"expirebridge:doorbell:{database}", "end")
         told = []
-        while (message := heard.get_message(timeout=5)) and message["data"] != b"end":
+        while (message := heard.get_message(timeout=PATIENCE)) and message["data"] != b"end":
             told.append(int(message["data"]))
     scores = [due_of(client, id) for id in ("later", "sooner", "now", "past")]
     assert told == scores
@@ -419,12 +420,12 @@ def test_what_was_announced_to_nobody_is_announced_when_the_fleet_knows_of_the_s
     database = client.get_connection_kwargs()["db"]
     with client.pubsub() as heard:
         heard.subscribe(f"expirebridge:doorbell:{database}")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=PATIENCE)
         make(store, SEND, "b", ms=-100)
         join(store, "aa ?", OLD, "of aa")
         client.publish(f"expirebridge:doorbell:{database}", "end")
         told = []
-        while (message := heard.get_message(timeout=5)) and message["data"] != b"end":
+        while (message := heard.get_message(timeout=PATIENCE)) and message["data"] != b"end":
             told.append(message["data"])
     assert told[0] == b"beat"
     assert [int(due) <= due_of(client, "b") for due in told[1:]] == [True]

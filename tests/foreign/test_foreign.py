@@ -296,7 +296,7 @@ async def test_an_event_that_nobody_could_look_at_in_time_is_not_believed(
 
 
 async def hear_of_one(channel: PubSub) -> None:
-    while await channel.get_message(timeout=1.0) is None:
+    while await channel.get_message(timeout=PATIENCE) is None:
         pass
 
 

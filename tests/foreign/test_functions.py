@@ -22,6 +22,7 @@ from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.function_library import Loading, LoadResult
 from tests.kit.dying_producer import Died, dying_after
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import claim, server_ms, settle
 
 pytestmark = pytest.mark.servers("every")
@@ -389,12 +390,12 @@ def test_a_listener_s_database_is_told_of_a_new_earliest_task(
     """A caller does not say which database it is in; a listener has."""
     with client.pubsub() as heard:
         heard.subscribe("expirebridge:doorbell:1")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=PATIENCE)
         ask("make", "f.g", "[]", 60_000)  # no listener has ever been here
         store.run(claiming.heartbeat("me", 10, [], code="c0de"))
-        heard.get_message(timeout=5)  # a listener joined: all beat
+        heard.get_message(timeout=PATIENCE)  # a listener joined: all beat
         due = ask("make", "f.g", "[]", 50_000)[3]
-        told = heard.get_message(timeout=5)
+        told = heard.get_message(timeout=PATIENCE)
     assert told is not None
     assert told["data"] == str(due).encode()
 

@@ -11,6 +11,7 @@ import redis
 from expirebridge import AsyncBridge, Spread, State, handler
 from expirebridge.hooks import End, Scanned, Started
 from expirebridge.settings import Settings
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import found
 from tests.kit.witness import Witness, listening, logged
 
@@ -44,7 +45,7 @@ async def test_what_is_found_late_runs_is_skipped_or_is_spread_and_told_once(
     client.hset("expirebridge:task:foreign", mapping={"call": "test.code?[]", "made": 1})
     client.zadd("expirebridge:pending", {"foreign": hour_ago.timestamp() * 1000})
     async with listening(settings, witness, plain=plain, code=code):
-        await asyncio.wait_for(logged("after the gap: ", caplog), 20)
+        await asyncio.wait_for(logged("after the gap: ", caplog), PATIENCE)
         await witness.until(lambda: len(witness.ended(End.SUCCEEDED)) == 4)
     tasks = {name: await found(async_bridge, task) for name, task in zip(late, made, strict=True)}
     assert {name: task.state for name, task in tasks.items()} == {

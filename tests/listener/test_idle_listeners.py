@@ -83,7 +83,7 @@ async def test_a_handler_overran_its_timeout(
     go_on, witness = threading.Event(), Witness()
 
     def overrun() -> None:
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
 
     async def send() -> None: ...
 
@@ -121,7 +121,7 @@ async def test_a_handler_blocks_the_event_loop(url: str, bridge: Bridge, store: 
     go_on = threading.Event()
 
     async def block() -> None:
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
 
     def look_from_outside() -> None:
         try:

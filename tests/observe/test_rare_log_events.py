@@ -17,6 +17,7 @@ from expirebridge.listener.partition import reconciler
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.kit.logs import SECRET, Log, telling
+from tests.kit.patience import PATIENCE
 from tests.kit.witness import Witness, listening, registry_of
 
 
@@ -25,7 +26,7 @@ async def test_a_handler_that_never_returns(url: str, async_bridge: AsyncBridge,
     go_on = threading.Event()
 
     def stuck(_: str) -> None:
-        go_on.wait(30)
+        go_on.wait(PATIENCE)
 
     settings = Settings(url=url, grace=0.05)
     listener = Listener(settings, registry_of(stuck=stuck), hooks=[log_event])

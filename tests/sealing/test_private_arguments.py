@@ -49,6 +49,7 @@ from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
 from tests.kit.invoked import app, invoke, invoke_json
 from tests.kit.modules import forgotten, put
+from tests.kit.patience import PATIENCE
 from tests.kit.private_keys import K1, K2, key
 from tests.kit.steps import found
 from tests.kit.witness import Witness, listening
@@ -138,11 +139,11 @@ def monitored(client: redis.Redis) -> Iterator[Callable[[], str]]:
 
     thread = threading.Thread(target=listen)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(PATIENCE)
 
     def text() -> str:
         client.echo("END-OF-TEST")
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
         return "\n".join(lines)
 

@@ -9,6 +9,7 @@ import pytest
 
 from expirebridge import AsyncBridge, Series, every
 from expirebridge.settings import Settings
+from tests.kit.patience import PATIENCE
 from tests.kit.witness import listening
 
 pytestmark = pytest.mark.servers("oldest")
@@ -46,7 +47,7 @@ class Fleet:
 
     async def until(self, **schedules: str) -> dict[str, Series]:
         """Wait until the series stand so. Nobody reports a takeover, so this has to ask."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found = await self.series()
                 if {id: str(one.schedule) for id, one in found.items()} == {

@@ -23,6 +23,7 @@ from expirebridge import (
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from tests.kit.logs import Log
+from tests.kit.patience import PATIENCE
 from tests.kit.witness import Witness, listening, logged
 
 pytestmark = pytest.mark.servers("oldest")
@@ -45,7 +46,7 @@ class Ticks:
         self._more.set()
 
     async def until(self, holds: Callable[[list[datetime]], object]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not holds(self.seen):
                 self._more.clear()
                 await self._more.wait()

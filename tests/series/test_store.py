@@ -10,6 +10,7 @@ from expirebridge.store.commands import claiming, looking, producing, reconcilin
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.series import DeclarationState, Put, Removal, Retimed, Times
+from tests.kit.patience import PATIENCE
 from tests.kit.series import HOUR, LEASE, due_series, follow, put, retime, series, wait_until
 from tests.kit.steps import beating, claim, new, server_ms, settle, state_of
 
@@ -72,7 +73,7 @@ def test_only_an_earlier_series_rings(store: Store, client: redis.Redis) -> None
     client.publish(f"{PREFIX}:doorbell:{store.database.number}", "end")
     messages: list[bytes] = []
     while not messages or messages[-1] != b"end":
-        message = heard.get_message(timeout=5)
+        message = heard.get_message(timeout=PATIENCE)
         assert message is not None
         if message["type"] == "message":
             messages.append(message["data"])

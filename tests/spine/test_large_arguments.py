@@ -32,6 +32,7 @@ from expirebridge.store.client import Store
 from tests.kit.colours import asking_one
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.objects import ObjectStore, object_store
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import found
 from tests.kit.witness import Witness, listening, registry_of
 
@@ -240,7 +241,7 @@ async def test_a_codec_that_hangs_has_the_time_of_the_handler(settings: Settings
 
     class Hanging(Zlib):
         def decode(self, encoded: bytes, id: str) -> bytes:
-            gate.wait(60)
+            gate.wait(PATIENCE)
             return super().decode(encoded, id)
 
     @handler(timeout=0.05)
@@ -260,7 +261,7 @@ async def test_a_listener_that_stops_waits_for_no_codec(settings: Settings) -> N
     class Hanging(Zlib):
         def decode(self, encoded: bytes, id: str) -> bytes:
             reached.set()
-            gate.wait(60)
+            gate.wait(PATIENCE)
             return super().decode(encoded, id)
 
     try:

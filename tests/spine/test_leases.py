@@ -8,6 +8,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, looking, producing, reconciling
 from expirebridge.store.commands.claiming import Settled, Settlement
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import (
     age,
     beating,
@@ -185,10 +186,10 @@ def test_a_sweep_rings_for_the_earliest_of_all_that_wait_again(
     store.run(producing.make([new("due", 2_000, relative=False)]))
     with client.pubsub(ignore_subscribe_messages=True) as pubsub:
         pubsub.subscribe(store.database.doorbell_channel)
-        pubsub.get_message(timeout=5)
+        pubsub.get_message(timeout=PATIENCE)
         assert store.run(reconciling.sweep(Settings())).lapsed == ["lapsing"]
         client.publish(store.database.doorbell_channel, "end")
-        rung = pubsub.get_message(timeout=5)
+        rung = pubsub.get_message(timeout=PATIENCE)
     assert rung is not None
     assert rung["data"] == b"1000"
 

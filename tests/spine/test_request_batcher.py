@@ -12,6 +12,7 @@ from redis import exceptions
 
 from expirebridge.store.batching import BatchableRequest, RequestBatcher, merge, next_batch, split
 from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
+from tests.kit.patience import PATIENCE
 
 
 class One:
@@ -71,7 +72,7 @@ def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
         sent.append(words)
         if len(sent) == 1:
             begun.set()
-            assert going.wait(20)
+            assert going.wait(PATIENCE)
             return ["now", 0, 0]
         raise KeyboardInterrupt
 
@@ -85,14 +86,14 @@ def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
 
     threads = [threading.Thread(target=take, args=(id,)) for id in "abcd"]
     threads[0].start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE)
     for thread in threads[1:]:
         thread.start()
     while len(batcher._queue) < 3:
         threading.Event().wait(0.001)
     going.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
 
     assert len(sent) == 2
     assert sorted(told) == ["ConnectionError", "ConnectionError", "KeyboardInterrupt"]

@@ -16,6 +16,7 @@ from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.store.commands import claiming, looking, producing
+from tests.kit.patience import PATIENCE
 from tests.kit.steps import found, new
 from tests.kit.witness import Witness, listening
 
@@ -374,5 +375,5 @@ async def test_hooks_that_raise_harm_nothing(
 
     async with listening(settings, hook, note=note):
         await async_bridge.make_task("test.note", [], 0)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), PATIENCE)
     assert "a hook raised on Started" in caplog.text

@@ -16,6 +16,7 @@ from expirebridge.store.commands import claiming, looking, producing, reconcilin
 from expirebridge.store.commands.call import Command, When
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import EventKind
+from tests.kit.patience import PATIENCE
 from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
 from tests.kit.steps import age, claim, new, server_ms, settle, state_of
 from tests.kit.witness import Witness, listening
@@ -656,7 +657,7 @@ async def test_a_deletion_by_any_client_cancels_while_a_listener_hears(
         await witness.until_hearing()
         task = await async_bridge.make_task("test.note", [], 3600)
         client.delete(task.key)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (await async_bridge.count()).cancelled:
                 pass
 

@@ -19,6 +19,7 @@ from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.cases import each
 from tests.kit.logins import login
 from tests.kit.lua import NAMES
+from tests.kit.patience import PATIENCE
 from tests.kit.servers import AnyServer
 from tests.kit.steps import (
     PREFIX,
@@ -147,14 +148,14 @@ def test_a_due_time_in_the_past_is_due_now_and_needs_no_timer(
 def test_only_a_new_earliest_task_rings_the_doorbell(store: Store, client: redis.Redis) -> None:
     with client.pubsub(ignore_subscribe_messages=True) as pubsub:
         pubsub.subscribe(store.database.doorbell_channel)
-        pubsub.get_message(timeout=5)
+        pubsub.get_message(timeout=PATIENCE)
         dues = [
             store.run(producing.make([new(id, ms)]))[0].due
             for id, ms in (("a", 60_000), ("b", 90_000), ("c", 30_000))
         ]
         client.publish(store.database.doorbell_channel, "end")
         rung = []
-        while (message := pubsub.get_message(timeout=5)) and message["data"] != b"end":
+        while (message := pubsub.get_message(timeout=PATIENCE)) and message["data"] != b"end":
             rung.append(int(message["data"]))
     assert rung == [dues[0], dues[2]]
 
