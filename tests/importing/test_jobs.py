@@ -20,8 +20,8 @@ from expirebridge.connection.clients import _PRODUCER_RETRIES
 from expirebridge.embedded.server import EmbeddedServer, free_port
 from expirebridge.handlers import Registry
 from expirebridge.store.client import Store
-from tests.kit.invoked import commands, end_due_tasks, invoke
-from tests.kit.processes import run
+from tests.kit.invoked import commands, end_due_tasks, invoke, run
+from tests.kit.modules import forgotten
 from tests.kit.proxy import Proxy
 from tests.kit.servers import AnyServer
 
@@ -34,6 +34,15 @@ DUE = 1_956_528_000_000
 @pytest.fixture
 def old(server: AnyServer) -> str:
     return f"redis://127.0.0.1:{server.port}/5"
+
+
+@pytest.fixture
+def handlers(tmp_path: Path) -> Iterator[Path]:
+    """A folder for handlers, which are forgotten after the test."""
+    folder = tmp_path / "handlers"
+    folder.mkdir()
+    with forgotten(tmp_path):
+        yield folder
 
 
 @pytest.fixture
@@ -93,7 +102,13 @@ BAD_MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "reason"), BAD_MESSAGES)
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        pytest.param(*bad, marks=() if number % 3 == 0 else pytest.mark.rest)
+        for number, bad in enumerate(BAD_MESSAGES)
+    ],
+)
 def test_a_message_that_is_none_is_refused_and_the_others_are_made(
     source: redis.Redis, old: str, url: str, raw: str, reason: str | None
 ) -> None:
@@ -155,10 +170,9 @@ def test_broken_data_of_each_library_is_counted_with_its_id(
 
 
 def test_names_are_mapped_and_the_nearest_is_named(
-    source: redis.Redis, old: str, url: str, tmp_path: Path
+    source: redis.Redis, old: str, url: str, handlers: Path
 ) -> None:
-    (tmp_path / "handlers").mkdir()
-    (tmp_path / "handlers" / "mail.py").write_text("def send(user): ...\n")
+    (handlers / "mail.py").write_text("def send(user): ...\n")
     for id, name in (("a", "send"), ("b", "mail.snd"), ("c", "mail.send"), ("d", "old.jobs.run")):
         arq_job(source, id, name=name)
     words = ("import", "--from", "arq", old, "--dry-run", "--json")
@@ -170,7 +184,7 @@ def test_names_are_mapped_and_the_nearest_is_named(
         "old.jobs.run is not a function here: --map old.jobs.run=jobs.run",
     }
     checked = run(
-        *words, "--tasks", tmp_path / "handlers", "--map", "old.jobs.run=mail.send", "--map",
+        *words, "--tasks", handlers, "--map", "old.jobs.run=mail.send", "--map",
         "x=mail.send", url=url,
     )  # fmt: skip
     done = json.loads(checked.stdout)
@@ -183,10 +197,9 @@ def test_names_are_mapped_and_the_nearest_is_named(
 
 
 def test_a_job_whose_arguments_the_handler_does_not_take_is_refused(
-    source: redis.Redis, old: str, url: str, tmp_path: Path
+    source: redis.Redis, old: str, url: str, handlers: Path
 ) -> None:
-    (tmp_path / "handlers").mkdir()
-    (tmp_path / "handlers" / "mail.py").write_text("def send(user, *, subject): ...\n")
+    (handlers / "mail.py").write_text("def send(user, *, subject): ...\n")
     for id, args, kwargs in (
         ("fits", (7,), {"subject": "s3cret"}),
         ("few", (), {"subject": "s3cret"}),
@@ -197,7 +210,7 @@ def test_a_job_whose_arguments_the_handler_does_not_take_is_refused(
         source.set(f"arq:job:{id}", pickle.dumps(value))
         source.zadd("arq:queue", {id: DUE})
     words = ("import", "--from", "arq", old, "--dry-run", "--json", "--tasks")
-    checked = run(*words, tmp_path / "handlers", url=url)
+    checked = run(*words, handlers, url=url)
     assert checked.returncode == 2
     done = json.loads(checked.stdout)
     assert (done["would_create"], done["refused"]) == (1, 3)

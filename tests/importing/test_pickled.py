@@ -147,7 +147,7 @@ def test_symbols_keep_what_an_object_has(protocol: int) -> None:
 
 
 def test_calls_of_calls_are_named_after_the_first() -> None:
-    deep = b"\x80\x02cos\nmkdir\n" + b")R" * 300_000 + b"."
+    deep = b"\x80\x02cos\nmkdir\n" + b")R" * 30_000 + b"."
     with pytest.raises(Refused, match="an object: os"):
         plain_of([load_symbols(deep)])
 

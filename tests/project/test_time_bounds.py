@@ -253,7 +253,6 @@ KNOWN = {
     "spine/test_states.py": 1,
     "spine/test_store.py": 3,
     "testing/test_travel.py": 4,
-    "web/test_safety.py": 1,
 }
 """How many each file still has: it may only become less."""
 
