@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -27,12 +28,14 @@ from expirebridge import (
     State,
     TaskExists,
 )
-from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.connection import clients
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.hooks import Event, Made, Making
 from expirebridge.producer import listing as searching
 from expirebridge.producer.bridge import warn_of_waiting
 from tasks.mail import send
 from tests.kit.colours import Ask, asking
+from tests.kit.forwarder import Forwarder, until_either_ends
 from tests.kit.patience import PATIENCE
 from tests.kit.servers import AnyServer, hanging
 
@@ -368,35 +371,60 @@ def until_connected(client: redis.Redis, name: str, *, at_most: int) -> None:
         assert monotonic() < end
 
 
+class Counted(Forwarder):
+    """A way to the server that counts the connections that are made on it."""
+
+    made = 0
+
+    async def _connect(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self.made += 1
+        server, to_server = await asyncio.open_connection(HOST, self._server_port)
+        try:
+            await until_either_ends(copied(client, to_server), copied(server, to_client))
+        finally:
+            to_server.close()
+            to_client.close()
+
+
+async def copied(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while data := await source.read(65_536):
+        target.write(data)
+
+
 async def test_a_server_that_hangs_is_given_up_after_six_seconds() -> None:
     """In both colours, with a connection that is there, and with one that is to be made."""
 
-    async def seconds(bridge: Bridge | AsyncBridge) -> float:
+    async def give_up(bridge: Bridge | AsyncBridge) -> float:
         began = monotonic()
         with pytest.raises(ServerUnreachable):
             await asking(bridge)("make_task", "a.b", [], 60)
         return monotonic() - began
 
-    def seconds_in_a_thread(bridge: Bridge) -> float:
-        return asyncio.run(seconds(bridge))
+    def give_up_in_a_thread(bridge: Bridge) -> float:
+        return asyncio.run(give_up(bridge))
 
-    with EmbeddedServer() as server:
-        async with AsyncBridge(server.url) as async_warm, AsyncBridge(server.url) as async_cold:
-            with Bridge(server.url) as warm, Bridge(server.url) as cold:
-                warm.count()
-                await async_warm.count()
+    with EmbeddedServer() as server, ExitStack() as ways:
+        warm, cold, async_warm, async_cold = (
+            ways.enter_context(Counted(server.port)) for _ in range(4)
+        )
+        with Bridge(warm.url) as first, Bridge(cold.url) as second:
+            async with AsyncBridge(async_warm.url) as third, AsyncBridge(async_cold.url) as fourth:
+                first.count()
+                await third.count()
                 with hanging(server):
                     took = await asyncio.gather(
-                        asyncio.to_thread(seconds_in_a_thread, warm),
-                        asyncio.to_thread(seconds_in_a_thread, cold),
-                        seconds(async_warm),
-                        seconds(async_cold),
+                        asyncio.to_thread(give_up_in_a_thread, first),
+                        asyncio.to_thread(give_up_in_a_thread, second),
+                        give_up(third),
+                        give_up(fourth),
                     )
-    # Each attempt takes three seconds, and a busy machine adds to them.
-    warm_tries, cold_tries, async_warm_tries, async_cold_tries = (int(each / 2.95) for each in took)
-    assert (warm_tries, async_warm_tries) == (2, 2)
+    assert clients.producer_client(server.url).get_connection_kwargs()["socket_timeout"] == 3
+    # Each connection is given its three seconds: the first was there before, the second is new.
+    assert (warm.made, async_warm.made) == (2, 2)
+    assert min(took[0], took[2]) > 2 * 2.95
     # Older versions of redis-py greet a server once.
-    assert {cold_tries, async_cold_tries} <= {1, 2}
+    assert {cold.made, async_cold.made} <= {1, 2}
+    assert min(took) > 2.95
 
 
 async def test_tls_with_a_server_that_speaks_plain_text_is_said_to_be_so(

@@ -270,7 +270,7 @@ async def test_a_listener_that_stops_waits_for_no_codec(settings: Settings) -> N
                 replace(settings, codec=Hanging(), grace=5), witness, measure=measure_plain
             ):
                 task = await bridge.make_task("test.measure", [LARGE], 0)
-                assert await asyncio.to_thread(reached.wait, 60)
+                assert await asyncio.to_thread(reached.wait, PATIENCE)
             read = await found(bridge, task)
     finally:
         gate.set()

@@ -1,4 +1,4 @@
-"""A deploy: listeners with older and with newer code beside each other, as real processes."""
+"""A deploy: listeners with older and with newer code beside each other start tasks on time."""
 
 import signal
 import time
@@ -12,9 +12,8 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State, Task
+from tests.kit.patience import until
 from tests.kit.processes import Report, Reports, listener
-
-pytestmark = pytest.mark.rest
 
 COUNT = 100
 LATE = 5.0
@@ -142,9 +141,7 @@ def test_going_back_and_forth_loses_nothing(
         ids = make(bridge, "fresh", soon(0.1), 20)
         make(bridge, "both", soon(0.1), 20)
         assert {report.word for report in taken(reports, 20)} == {"old"}
-        deadline = time.time() + 20
-        while not all("no handler" in (found(bridge, id).error or "") for id in ids):
-            assert time.time() < deadline
+        until(lambda: all("no handler" in (found(bridge, id).error or "") for id in ids), "reasons")
         assert {found(bridge, id).state for id in ids} == {State.PENDING}
         # And forth.
         with listener(url, folders["new"]):
@@ -180,9 +177,8 @@ def test_arguments_that_no_listener_takes_fail_at_once(
         task = bridge.make_task("acts.send", [1, 2, 3], delay=0)
         bridge.make_task("acts.fresh", [1], delay=0)
         reports.next()
-        deadline = time.time() + 10
-        while (failed := found(bridge, task.id)).state is not State.FAILED:
-            assert time.time() < deadline
+        until(lambda: found(bridge, task.id).state is State.FAILED, "its failure")
+        failed = found(bridge, task.id)
     assert "do not fit" in (failed.error or "")
     assert failed.attempt == 1
 
