@@ -26,7 +26,7 @@ COMMAND = (sys.executable, "-m", "expirebridge")
 HANDLERS = '''
 """Handlers that report."""
 import asyncio, time
-from tests.kit.processes import met, report
+from tests.kit.processes import met, released, report
 
 async def note():
     report("ran")
@@ -44,6 +44,11 @@ def block(seconds=60):
 async def meet(count):
     report("ran")
     await met(count)
+
+async def wait():
+    report("started")
+    await released()
+    report("ended")
 '''
 
 
@@ -59,6 +64,13 @@ async def met(count: int) -> None:
     client = _reporting_client()
     client.sadd("met", os.getpid())
     while int(client.scard("met")) < count:  # noqa: ASYNC110 - other processes
+        await asyncio.sleep(0.01)
+
+
+async def released() -> None:
+    """Wait, in a handler, until the test calls `Reports.release`."""
+    client = _reporting_client()
+    while not client.exists("released"):  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.01)
 
 
@@ -80,6 +92,10 @@ class Reports:
 
     def __init__(self, port: int) -> None:
         self.client = redis.Redis(port=port, db=2, socket_timeout=PATIENCE + 10)
+
+    def release(self) -> None:
+        """Let the handlers end that wait for it."""
+        self.client.set("released", 1)
 
     def next(self) -> Report:
         """The next report, waited for."""

@@ -94,7 +94,7 @@ def test_ten_listeners_run_each_task_once_and_each_takes_a_share(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
     """None of the first tasks ends before each listener has one."""
-    count = 2000
+    count = 600
     with ExitStack() as stack:
         processes = [
             stack.enter_context(listener(url, folder, "--concurrency", "20")) for _ in range(10)
@@ -119,12 +119,13 @@ def test_ten_listeners_run_each_task_once_and_each_takes_a_share(
 def test_a_signal_lets_handlers_finish_and_exits_0(
     url: str, bridge: Bridge, folder: Path, reports: Reports, number: signal.Signals
 ) -> None:
-    with listener(url, folder) as process:
-        task = bridge.make_task("acts.hold", [0.3], 0)
+    with listener(url, folder, "--grace", str(PATIENCE)) as process:
+        task = bridge.make_task("acts.wait", [], 0)
         reports.next()
         process.send_signal(number)
         until_logged("claiming no more", folder)
         late = bridge.make_task("acts.note", [], 0)
+        reports.release()
         assert process.wait(PATIENCE) == 0
         assert reports.next().word == "ended"
     states = [bridge.get(id) for id in (task.id, late.id)]
@@ -227,11 +228,12 @@ def test_signals_suspend_and_resume_a_listener(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
     with listener(url, folder) as process:
-        held = bridge.make_task("acts.hold", [0.5], 0)
+        held = bridge.make_task("acts.wait", [], 0)
         assert reports.next().id == held.id
         process.send_signal(signal.SIGTSTP)
         until_logged("suspended", folder)
         waiting = bridge.make_task("acts.note", [], 0)
+        reports.release()
         until_logged("nothing runs", folder)
         assert reports.next().word == "ended"
         found = bridge.get(waiting.id)

@@ -53,10 +53,11 @@ def test_workers_share_the_tasks_and_one_check_is_for_all(
 ) -> None:
     with workers(url, folder, 3, "--concurrency", "1") as parent:
         for _ in range(3):
-            bridge.make_task("acts.hold", [0.3], 0)
+            bridge.make_task("acts.wait", [], 0)
         started = [reports.next() for _ in range(3)]
         assert {each.pid for each in started} == set(children_of(parent.pid))
         assert len(set(children_of(parent.pid))) == 3
+        reports.release()
         checked = run("check", "--here", url=url)
     assert checked.returncode == 0
     assert checked.stdout.startswith("ok: 3 listeners beat")
@@ -106,8 +107,9 @@ def test_each_worker_has_its_own_lifespans_and_hooks(
     with workers(url, folder, 2, "--concurrency", "1") as parent:
         pids = children_of(parent.pid)
         for _ in range(2):
-            bridge.make_task("acts.hold", [0.3], 0)
+            bridge.make_task("acts.wait", [], 0)
         assert {reports.next().pid for _ in range(2)} == set(pids)
+        reports.release()
         parent.send_signal(signal.SIGTERM)
         assert parent.wait(PATIENCE) == 0
     lines: list[bytes] = reports.client.lrange("life", 0, -1)  # type: ignore[assignment]
@@ -160,13 +162,14 @@ def test_the_metrics_of_each_worker_have_a_port_in_a_row(
     first = two_ports()
     with workers(url, folder, 2, "--metrics-port", str(first), "--concurrency", "1") as parent:
         for _ in range(2):
-            bridge.make_task("acts.hold", [0.2], 0)
+            bridge.make_task("acts.wait", [], 0)
         assert {reports.next().pid for _ in range(2)} == set(children_of(parent.pid))
+        reports.release()
         while bridge.count().succeeded < 2:
             time.sleep(0.01)
         for port in (first, first + 1):
             address = f"http://127.0.0.1:{port}/metrics"
-            done = 'expirebridge_attempts_total{function="acts.hold",outcome="succeeded"} 1.0'
+            done = 'expirebridge_attempts_total{function="acts.wait",outcome="succeeded"} 1.0'
             # An outcome is counted a moment after it is recorded.
             while done not in urllib.request.urlopen(address, timeout=PATIENCE).read().decode():
                 time.sleep(0.01)
@@ -303,13 +306,14 @@ def test_a_worker_that_is_stuck_finishes_the_rest_and_is_restarted(
 def test_a_signal_lets_the_handlers_of_all_workers_finish(
     url: str, bridge: Bridge, folder: Path, reports: Reports, number: signal.Signals
 ) -> None:
-    with workers(url, folder, 2, "--concurrency", "1") as parent:
-        held = [bridge.make_task("acts.hold", [0.5], 0).id for _ in range(2)]
+    with workers(url, folder, 2, "--concurrency", "1", "--grace", str(PATIENCE)) as parent:
+        held = [bridge.make_task("acts.wait", [], 0).id for _ in range(2)]
         assert {reports.next().word for _ in range(2)} == {"started"}
         with until_ended(children_of(parent.pid)):
             parent.send_signal(number)
             until_logged("claiming no more", folder, times=2)
             late = bridge.make_task("acts.note", [], 0)
+            reports.release()
             assert parent.wait(PATIENCE) == 0
     found = [bridge.get(id) for id in (*held, late.id)]
     assert [task and task.state for task in found] == [State.SUCCEEDED] * 2 + [State.PENDING]
@@ -321,10 +325,12 @@ def test_a_supervisor_may_signal_the_workers_too(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
     """systemd sends SIGTERM to every process of a service, and the parent passes its own on."""
-    with workers(url, folder, 2, "--concurrency", "1") as parent:
-        held = [bridge.make_task("acts.hold", [0.5], 0).id for _ in range(2)]
+    with workers(url, folder, 2, "--concurrency", "1", "--grace", str(PATIENCE)) as parent:
+        held = [bridge.make_task("acts.wait", [], 0).id for _ in range(2)]
         assert {reports.next().word for _ in range(2)} == {"started"}
         signal_all([*children_of(parent.pid), parent.pid], signal.SIGTERM)
+        until_logged("claiming no more", folder, times=2)
+        reports.release()
         assert parent.wait(PATIENCE) == 0
     found = [bridge.get(id) for id in held]
     assert [task and task.state for task in found] == [State.SUCCEEDED] * 2
