@@ -11,8 +11,8 @@ from expirebridge import Bridge, GroupState, State, Then
 from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
 from expirebridge.store.client import Store
 from expirebridge.store.commands.claiming import Settlement
-from tests.kit.invoked import end_due_tasks, invoke, invoke_json
-from tests.kit.processes import ROOT, run
+from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
+from tests.kit.processes import ROOT
 from tests.kit.steps import claim, settle, state_of
 
 PAGE = (ROOT / "docs" / "how-to" / "groups.md").read_text(encoding="utf-8")

@@ -26,13 +26,14 @@ from expirebridge.store.batching import RequestBatcher
 from expirebridge.store.client import Sent, Store
 from expirebridge.store.commands.claiming import Settlement
 from tests.kit.patience import PATIENCE
+from tests.kit.servers import PART
 from tests.kit.steps import PREFIX, claim, settle, state_of
 
 pytestmark = pytest.mark.servers("oldest")
 
 THEN = Then("orders.close", [7])
-EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "8"))
-"""Failovers, of a second each; `make machine` sets more."""
+EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "1" if PART == "quick" else "8"))
+"""Failovers, of a second each, beside those that are written down; `make machine` sets more."""
 CALLS = 12
 """About how many requests a producer sends for the largest group."""
 

@@ -131,11 +131,12 @@ def changes_of(zone: str) -> tuple[ClockChange, ...]:
     start = int(datetime(FIRST_YEAR, 1, 1, tzinfo=UTC).timestamp()) // 60
     end = int(datetime(LAST_YEAR, 12, 31, tzinfo=UTC).timestamp()) // 60
     info = ZoneInfo(zone)
-    found = []
-    for earlier, later in pairwise(range(start, end, week)):
-        if wall(later, info) - wall(earlier, info) != week:
-            found.append(_change_between(zone, earlier, later))
-    return tuple(found)
+    offsets = [(minute, wall(minute, info) - minute) for minute in range(start, end, week)]
+    return tuple(
+        _change_between(zone, earlier, later)
+        for (earlier, before), (later, after) in pairwise(offsets)
+        if before != after
+    )
 
 
 def _change_between(zone: str, earlier: int, later: int) -> ClockChange:

@@ -41,8 +41,8 @@ async def ask(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Ask]:
 
 def make(store: Store, *ids: str, func: str = "mail.send", **options: Any) -> None:
     """Make tasks that are due, each a millisecond before the next."""
-    for place, id in enumerate(ids):
-        store.run(producing.make([new(id, place - 1000, call=f"{func}?[]".encode(), **options)]))
+    call = f"{func}?[]".encode()
+    store.run(producing.make([new(id, n - 1000, call=call, **options) for n, id in enumerate(ids)]))
 
 
 def taken(store: Store) -> list[str]:

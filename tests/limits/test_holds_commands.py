@@ -9,8 +9,7 @@ import redis
 from expirebridge import Bridge, InvalidTask
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.store.client import Store
-from tests.kit.invoked import invoke, invoke_json
-from tests.kit.processes import run
+from tests.kit.invoked import invoke, invoke_json, run
 from tests.kit.steps import claim
 
 

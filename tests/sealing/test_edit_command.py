@@ -10,8 +10,8 @@ from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet
-from tests.kit.invoked import app, invoke, invoke_json
-from tests.kit.processes import ROOT, run
+from tests.kit.invoked import app, invoke, invoke_json, run
+from tests.kit.processes import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "find-and-change-tasks.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands import series as series_commands
 from tests.kit.history import now
-from tests.kit.processes import run
+from tests.kit.invoked import run
 from tests.kit.series import LEASE, put, series
 
 NIGHTLY, BERLIN = "30 2 * * *", "Europe/Berlin"
