@@ -243,7 +243,7 @@ async def test_forged_doorbells_wake_and_do_no_more(
         [ended] = await witness.until_ended(1, End.SUCCEEDED)
         assert ended.task.id == later.id
         before, began = len(witness.seen(Claimed)), time.monotonic()
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # time passes: what wakes it without end would by then
         # Its clock looks once a second; a busy loop would look thousands of times.
         passed = time.monotonic() - began
         assert len(witness.seen(Claimed)) - before < 50 * passed

@@ -247,7 +247,7 @@ async def test_the_server_was_away(tmp_path: Path) -> None:
         async with bridge, listener:
             await bridge.make_task("test.note", [], 3 * SOON)
             server.kill()
-            await asyncio.sleep(6 * SOON)
+            await asyncio.sleep(6 * SOON)  # time passes: the server is away
             await asyncio.to_thread(server.start)  # the loop goes on meanwhile
             await witness.until_ended()
     assert causes(witness) == [LateCause.NODE_AWAY]

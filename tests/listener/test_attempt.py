@@ -598,7 +598,8 @@ async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_lo
         running = asyncio.create_task(run(attempt, executor))
         await asyncio.sleep(0)
         assert ended.wait(PATIENCE)
-        time.sleep(0.4)  # noqa: ASYNC251 - the loop shall find the result and the deadline at once
+        # The loop shall find the result and the deadline at once.
+        time.sleep(0.4)  # noqa: ASYNC251  # time passes: the deadline
         assert (await running).end is End.SUCCEEDED
 
 

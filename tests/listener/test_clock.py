@@ -83,7 +83,7 @@ async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
     alarm.plan(None, now_us=0, count=0)
     async with ringing(alarm):
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(0.1):  # time passes: nothing may ring
                 await alarm._wakeup.wait()
 
 
@@ -129,7 +129,7 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
             await wakeup.wait()
         else:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(wakeup.wait(), 0.2)
+                await asyncio.wait_for(wakeup.wait(), 0.2)  # time passes: nothing may ring
 
 
 class LongLead(LeadTime):

@@ -129,7 +129,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     with EmbeddedServer() as server, hanging(server):
         listener = Listener(Settings(url=server.url, lease=1), registry_of(note=note))
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2), listener:
+            async with asyncio.timeout(0.2), listener:  # time passes: its server hangs
                 pytest.fail("the block began")
         assert len(asyncio.all_tasks()) == 1  # this one
 
@@ -422,7 +422,7 @@ async def test_a_task_of_a_program_does_not_pass_as_a_handler(url: str, log: Log
     """What blocks the loop of a program is not the listener's to name."""
     settings = Settings(url=url, lease=0.5)
     async with Listener(settings, registry_of(note=note)):
-        threading.Event().wait(1.0)
+        threading.Event().wait(1.0)  # time passes: the loop is blocked
         await log.until("loop blocked")
     assert log.fields("loop blocked")[0]["func"] == "something that is not a handler"
     assert logging.getLogger("expirebridge").propagate

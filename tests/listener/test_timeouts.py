@@ -343,7 +343,7 @@ async def test_what_waits_behind_a_blocked_event_loop_is_given_back(
     attempts: list[int] = []
 
     async def block() -> None:
-        threading.Event().wait(1)
+        threading.Event().wait(1)  # time passes: the loop is blocked
 
     async def wait() -> None:
         attempts.append(current_task().attempt)

@@ -195,7 +195,7 @@ def test_a_signal_suspends_all_workers_and_those_that_are_started_meanwhile(
         os.kill(children_of(parent.pid)[0], signal.SIGKILL)
         until_logged("nothing runs in this listener", folder, times=3, process=parent)
         waiting = bridge.make_task("acts.note", [], 0)
-        time.sleep(0.3)  # for as long as none of them claims it
+        time.sleep(0.3)  # time passes: none of them claims it
         assert reports.client.llen("reports") == 0
         parent.send_signal(signal.SIGCONT)
         assert reports.next().id == waiting.id

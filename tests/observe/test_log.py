@@ -104,8 +104,7 @@ async def test_an_outage_its_end_and_the_gap_are_told_once(
 ) -> None:
     async with telling(url, Witness(), note=_note):
         await log.until("gap")
-        # Nothing else is subscribed again: both subscribers' channels are heard of by now.
-        await asyncio.sleep(0.5)
+        await log.until("late")  # all is subscribed: what was late meanwhile is known
         before = log.events()["gap"]
         client.client_kill_filter(_type="pubsub", skipme=True)
         await log.until("recovered")
@@ -132,7 +131,7 @@ async def test_an_emptied_database_is_told_once(
     async with telling(url, Witness(), note=_note):
         client.flushdb()
         await logged("the database was emptied", caplog)
-        await asyncio.sleep(0.5)  # two more heartbeats
+        await asyncio.sleep(0.5)  # time passes: two more heartbeats
     assert log.events()["emptied"] == 1
 
 

@@ -47,7 +47,7 @@ async def test_a_blocked_loop_and_what_cannot_be_given_back(
 ) -> None:
     def blocked(_: str) -> None:
         client.acl_setuser("default", enabled=True, commands=["-hset"])
-        threading.Event().wait(1.5)  # several beats, which need no such right
+        threading.Event().wait(1.5)  # time passes: several beats, which need no such right
         client.acl_setuser("default", enabled=True, commands=["+hset"])
 
     async def block(card: str) -> None:
@@ -168,7 +168,7 @@ async def test_events_that_waited_for_too_long(
         client.set(f'f:?test.note?["{SECRET}"]', "", px=20)
         client.delete(f'f:?test.note?["{SECRET}"]')
         await log.until("events dropped")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # time passes: it is not told again
     assert log.fields("events dropped") == [{"count": 1}]
     assert SECRET not in log.text()
 

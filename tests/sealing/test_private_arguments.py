@@ -158,9 +158,10 @@ def contents_of(folder: Path) -> str:
 
 def published(pubsub: Any) -> str:
     """All that was published since the last call."""
-    lines = []
-    while message := pubsub.get_message(timeout=0.2):
-        lines.append(str(message))
+    redis.Redis(connection_pool=pubsub.connection_pool).publish("test", "END-OF-TEST")
+    lines = list[str]()
+    while not lines or "END-OF-TEST" not in lines[-1]:
+        lines.append(str(pubsub.get_message(timeout=PATIENCE)))
     return "\n".join(lines)
 
 
