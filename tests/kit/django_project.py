@@ -30,6 +30,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 EXPIREBRIDGE = {expirebridge!r}
 """
+SQLITE_OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": PATIENCE}
+"""Of a database that a listener writes into as well: docs/reference/ledger.md."""
 HANDLERS = """
 import os
 from django.apps import apps
@@ -50,7 +52,10 @@ class DjangoProject:
         self.python = python
         self._versions = 0
         self.url = url
-        sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3")}
+        sqlite = {
+            "ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3"),
+            "OPTIONS": SQLITE_OPTIONS,
+        }  # fmt: skip
         self.databases: dict[str, dict[str, Any]] = {"default": sqlite}
         self.expirebridge: dict[str, Any] = {"URL": url}
         """The setting EXPIREBRIDGE."""
