@@ -96,7 +96,7 @@ def _servers_for(item: pytest.Item) -> list[str]:
 
 
 def _databases_for(item: pytest.Item) -> list[str]:
-    if PART == "quick":
+    if PART == "quick" or item.get_closest_marker("one_database"):
         return [databases.SQLITE]
     # Django's driver for MySQL, mysqlclient, is not among the tests' own.
     without = {databases.MARIADB} if item.path.parent.name == "django" else set()

@@ -23,6 +23,9 @@ from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening
 
+# The database is only asked as everywhere.
+pytestmark = pytest.mark.one_database
+
 HOUR = 3_600_000
 
 

@@ -92,6 +92,7 @@ def without(shared_server: AnyServer) -> dict[str, Any]:
     return answers
 
 
+@pytest.mark.rest
 def test_without_it_the_extra_is_named(without: dict[str, Any]) -> None:
     assert without["ledger"] == NEEDED
 
@@ -100,13 +101,16 @@ def test_every_other_module_can_be_imported_without_it(without: dict[str, Any]) 
     assert without["not imported"] == []
 
 
+@pytest.mark.rest
 def test_without_it_metrics_are_served(without: dict[str, Any]) -> None:
     assert "expirebridge_server_up 1.0" in without["metrics"]
 
 
+@pytest.mark.rest
 def test_without_it_the_dashboard_starts(without: dict[str, Any]) -> None:
     assert without["dashboard"] == [200, 200, 404]
 
 
+@pytest.mark.rest
 def test_without_it_a_dashboard_with_a_ledger_names_the_extra(without: dict[str, Any]) -> None:
     assert without["dashboard with a ledger"] == NEEDED

@@ -130,6 +130,7 @@ def test_a_run_that_is_to_be_retried_ends_as_its_row_asks(stage: Stage, wish: st
     assert stage.look("a") == expected.get(wish, "pending [1] 2")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("state", A_RUN)
 def test_two_wishes_in_one_transaction_do_what_two_transactions_do(
     stage: Stage, state: str

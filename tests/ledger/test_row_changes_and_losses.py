@@ -19,6 +19,9 @@ from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.row_states import HOUR, Stage
 from tests.kit.steps import age, beating, claim, server_ms, settle
 
+# The database is only asked as everywhere.
+pytestmark = pytest.mark.one_database
+
 KEY = b"a:?mail.send?[1]"
 
 

@@ -26,6 +26,9 @@ from tests.kit.patience import PATIENCE
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening
 
+# The database is only asked as everywhere.
+pytestmark = pytest.mark.one_database
+
 Handler = Callable[[int], Awaitable[None] | None]
 
 

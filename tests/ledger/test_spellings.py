@@ -162,6 +162,7 @@ def with_sentinels(settings: Settings, *chosen: int) -> Settings:
     return replace(settings, url=f"{scheme}://{login}@{','.join(named)}/{path}")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("before", "after", "known"),
     [
@@ -182,6 +183,7 @@ async def test_other_sentinels_go_on(
     assert "stands still" not in caplog.text
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("empties", [True, pytest.param(False, marks=pytest.mark.rest)])
 async def test_a_server_that_restarts_is_the_same(
     engine: Engine, made: Tables, with_ledger: Settings, empties: bool,

@@ -72,8 +72,9 @@ def test_nothing_is_lost_and_nothing_done_starts_again(
     assert World(harness, client, seed, model=Model(), is_calm=is_calm).live(STEPS) == []
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("few_rows")
-@pytest.mark.parametrize("is_calm", [False, pytest.param(True, marks=pytest.mark.rest)])
+@pytest.mark.parametrize("is_calm", [False, True])
 def test_on_each_database(harness: LedgerHarness, client: redis.Redis, is_calm: bool) -> None:
     assert World(harness, client, 5, model=Model(), is_calm=is_calm).live(120) == []
 
