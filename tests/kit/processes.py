@@ -131,16 +131,19 @@ def launched(
     """`expirebridge listen` as a process; it logs to `<folder>/../listeners.log`.
 
     Its options were read here: the process that does so otherwise, and is replaced by the one that
-    listens, takes as long as that one to start.
+    listens, takes as long as that one to start. With `--reload` it reads them itself.
     """
     port = url.rpartition(":")[2].partition("/")[0]
     words = ["--tasks", str(folder), "--url", url, *options]
     # Its handlers report with the help of this very module.
-    env = {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT), "OPTIONS": _options_of(words)} | env
-    start = 'export EXPIREBRIDGE_LISTEN="$$ $OPTIONS"; unset OPTIONS; exec "$@"'
+    env = {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)} | env
+    command = COMMAND
+    if "--reload" not in options:
+        command = (sys.executable, "-m", "tests.kit.listen")
+        env["OPTIONS"] = _options_of(words)
     with noted(folder.parent / "listeners.log").open("ab") as output:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", start, "sh", *COMMAND, "listen", *words],
+            [*command, "listen", *words],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=os.environ | env,
