@@ -1,4 +1,4 @@
-"""Typed handlers, from a producer through a server to a listener's process."""
+"""Typed handlers, from a producer through a server to a listener."""
 
 import sys
 from collections.abc import Iterator
@@ -10,13 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, Call, State, Task
+from expirebridge import AsyncBridge, Call, State
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from tests.kit.modules import forgotten, put
-from tests.kit.patience import until
-from tests.kit.processes import listener
 from tests.kit.witness import Witness, listening_with
 
 SHOP = """
@@ -52,30 +50,29 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def finished(bridge: Bridge, id: str) -> Task:
-    """The task, once it has finished."""
-
-    def found() -> Task | None:
-        task = bridge.get(id)
-        return task if task is not None and task.state.finished else None
-
-    return until(found, f"the end of {id}")
-
-
-def test_values_reach_the_handlers_and_records_hold_json(url: str, folder: Path) -> None:
+async def test_values_reach_the_handlers_and_records_hold_json(
+    settings: Settings, folder: Path
+) -> None:
     shop: Any = sys.modules[f"{folder.name}.shop"]
     at = datetime(2030, 1, 2, tzinfo=UTC)
-    with listener(url, folder), Bridge(url, tasks=str(folder)) as bridge:
+    witness = Witness()
+    async with (
+        listening_with(Registry.load(folder), settings, witness),
+        AsyncBridge(settings.url, tasks=str(folder)) as bridge,
+    ):
         call = Call(shop.rate, ORDER, [shop.Line(ITEM, 3)], at=at)
-        plain = bridge.make_task(call, delay=0, id="plain")
-        bridge.make_task(Call(shop.remind, ORDER), delay=0, id="async")
+        plain = await bridge.make_task(call, delay=0, id="plain")
+        await bridge.make_task(Call(shop.remind, ORDER), delay=0, id="async")
         assert plain.args == [str(ORDER), [{"item": str(ITEM), "count": 3}]]
         assert plain.kwargs == {"at": "2030-01-02T00:00:00Z"}
-        ran = finished(bridge, "plain")
-        assert (ran.state, ran.error) == (State.SUCCEEDED, None)
-        assert ran.result == f"{ORDER!r} {at.isoformat()} {ORDER}"
-        assert ran.args == plain.args
-        assert finished(bridge, "async").result == repr(ORDER)
+        await witness.until_ended(2)
+        ran, reminded = await bridge.get("plain"), await bridge.get("async")
+    assert ran is not None
+    assert reminded is not None
+    assert (ran.state, ran.error) == (State.SUCCEEDED, None)
+    assert ran.result == f"{ORDER!r} {at.isoformat()} {ORDER}"
+    assert ran.args == plain.args
+    assert reminded.result == repr(ORDER)
 
 
 async def test_what_other_clients_write_is_read_or_fails_with_its_reason(

@@ -92,6 +92,7 @@ def test_a_web_part_and_a_listener_share_the_modules_of_their_package(
         assert finished(bridge, rate["id"]).result == "Dear Ann, please rate order 17"
 
 
+@pytest.mark.rest
 def test_tasks_of_a_renamed_function_and_a_renamed_module_run(
     shop: Path, url: str, bridge: Bridge, client: redis.Redis
 ) -> None:

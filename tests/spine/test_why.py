@@ -36,7 +36,7 @@ AGO = r"\d+(ms|s)"
 CRASH = "Traceback (most recent call last):\n  ...\nValueError: no such address"
 
 
-@pytest.fixture(params=[Bridge, AsyncBridge])
+@pytest.fixture(params=[pytest.param(Bridge, marks=pytest.mark.rest), AsyncBridge])
 async def ask(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Ask]:
     async with asking_one(request.param(url, unknown="off")) as ask:
         yield ask
