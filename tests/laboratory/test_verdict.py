@@ -23,6 +23,7 @@ from benchmarks.lab.records import Records
 from benchmarks.lab.results import Results
 from benchmarks.lab.verdict import Dues, Runs, Verdict, lateness, percentile
 from expirebridge.embedded.server import embedded_binary
+from tests.kit.cases import each
 
 DESIGNS = [found for found in find_contenders().values() if found.kind == "design"]
 DUES = Dues(first=0, count=4, due_ms=100_000, spread_ms=400)
@@ -85,7 +86,7 @@ def test_lateness_is_in_order_and_in_milliseconds() -> None:
     assert percentile(late, 99) == pytest.approx(900)
 
 
-@pytest.mark.parametrize("contender", find_contenders().values(), ids=lambda found: found.name)
+@each("contender", find_contenders().values())
 def test_each_contender_says_what_it_is(contender: Contender) -> None:
     assert contender.settings
     assert contender.documentation
@@ -99,7 +100,7 @@ def test_each_contender_says_what_it_is(contender: Contender) -> None:
         assert any("==" in package or "@" in package for package in contender.dependencies)
 
 
-@pytest.mark.parametrize("contender", DESIGNS, ids=lambda found: found.name)
+@each("contender", DESIGNS)
 def test_a_design_is_short_and_has_its_own_libraries_only(contender: Contender) -> None:
     source = contender.file.read_text(encoding="utf-8")
     assert len(source.splitlines()) <= 100
@@ -175,8 +176,8 @@ def test_results_are_found_again_and_what_is_infinite_is_null(tmp_path: Path) ->
 
 def test_ours_is_measured_for_each_commit_and_a_peer_for_each_version(tmp_path: Path) -> None:
     ours, peer = step("expirebridge"), step("arq")
-    for each in (ours, peer):
-        results(tmp_path / "results.json").add(each, {"bytes_per_task": 1.0})
+    for one in (ours, peer):
+        results(tmp_path / "results.json").add(one, {"bytes_per_task": 1.0})
     later = results(tmp_path / "results.json", commit="def")
     newer = step("arq", contender=replace(peer.contender, dependencies=("arq==99",)))
 
@@ -226,7 +227,7 @@ def test_a_step_that_has_less_time_than_its_limit_is_left_to_the_next_call() -> 
     assert len(started) == 2
 
 
-@pytest.mark.parametrize("name", MEASUREMENTS)
+@each("name", MEASUREMENTS)
 def test_no_step_may_take_longer_than_a_piece(name: str) -> None:
     assert find_measurement(name).limit <= PIECE
 

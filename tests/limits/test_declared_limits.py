@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from expirebridge import Limit, Rate
 from expirebridge.errors import InvalidTask
 from expirebridge.model.limits import MOST, lane_value, limits_of
+from tests.kit.cases import each
 from tests.kit.lane_values import LANE_VALUES, LaneValue
 
 
@@ -51,7 +52,7 @@ def test_an_interval_never_allows_more_starts_than_the_rate(starts: int, ms: int
     assert exact <= Rate(starts, every).interval < exact + 1
 
 
-@pytest.mark.parametrize("number", [0, -1, MOST + 1, 1.0, True, "5", None])
+@each("number", [0, -1, MOST + 1, 1.0, True, "5", None])
 def test_a_number_that_cannot_be_is_refused(number: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^most=.*: it must be a whole number, 1 to 1000000$"):
         Limit(number)
@@ -61,7 +62,7 @@ def test_a_number_that_cannot_be_is_refused(number: Any) -> None:
         Rate(1, "1m", burst=number)
 
 
-@pytest.mark.parametrize("per", ["", "a b", "a.b", "0", "user[0]", 0, b"user"])
+@each("per", ["", "a b", "a.b", "0", "user[0]", 0, b"user"])
 def test_a_parameter_that_cannot_be_is_refused(per: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^per=.*: give the name of a parameter"):
         Limit(5, per=per)
@@ -69,7 +70,7 @@ def test_a_parameter_that_cannot_be_is_refused(per: Any) -> None:
         Rate(5, "1m", per=per)
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "a=b", "a b", "a\n", "é", "a" * 101, 5])
+@each("name", ["", "a.b", "a=b", "a b", "a\n", "é", "a" * 101, 5])
 def test_a_name_that_cannot_be_is_refused(name: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^name=.*: a limit's name has 1 to 100 characters"):
         Limit(5, name=name)
@@ -78,7 +79,7 @@ def test_a_name_that_cannot_be_is_refused(name: Any) -> None:
     assert Limit(5, name="aZ_-9" * 20).name
 
 
-@pytest.mark.parametrize("most", [0, 2, MOST])
+@each("most", [0, 2, MOST])
 def test_tasks_in_order_run_one_at_a_time(most: int) -> None:
     with pytest.raises(InvalidTask, match=rf"^most={most}: "):
         Limit(most, ordered=True)
@@ -94,13 +95,13 @@ def test_what_is_for_lanes_in_order_only_is_refused_elsewhere() -> None:
         Limit(1, ordered=True, on_failed="stop")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wait", [0, "0.4ms", -1, "soon", "200000w", True])
+@each("wait", [0, "0.4ms", -1, "soon", "200000w", True])
 def test_a_wait_that_cannot_be_is_refused(wait: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^wait="):
         Limit(5, wait=wait)
 
 
-@pytest.mark.parametrize("every", [0, -1, "soon", "1us", None])
+@each("every", [0, -1, "soon", "1us", None])
 def test_a_time_that_cannot_be_is_refused(every: Any) -> None:
     with pytest.raises(InvalidTask, match=r"^every="):
         Rate(5, every)
@@ -126,7 +127,7 @@ def test_places_are_taken_in_one_order() -> None:
     assert limits_of(None, RATE) == (RATE,)
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "rate", "why"),
     [
         ([EACH, ALL, EACH], None, "3 on one handler; at most two together"),
@@ -150,7 +151,7 @@ def test_what_cannot_be_together_is_refused(limit: Any, rate: Any, why: str) -> 
 # Lanes
 
 
-@pytest.mark.parametrize("case", LANE_VALUES, ids=lambda case: case.json[:20])
+@each("case", LANE_VALUES)
 def test_an_argument_chooses_a_lane(case: LaneValue) -> None:
     assert lane_value(orjson.loads(case.json)) == case.python
 

@@ -11,6 +11,7 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry
 from expirebridge.handlers.bound_limits import bind_limits
 from expirebridge.handlers.declared_limits import LimitsDeclaration, declaration
+from tests.kit.cases import each
 from tests.kit.lane_values import hashed
 from tests.kit.modules import forgotten, put
 
@@ -111,7 +112,7 @@ def test_an_argument_has_its_place_among_the_positional_ones() -> None:
     assert entry(example, "e") == [-1, "e", None]
 
 
-@pytest.mark.parametrize(
+@each(
     ("default", "value"),
     [
         (17, "17"), (17.0, "17"), (0.1, "0.10000000000000001"), (True, "true"), (None, "null"),

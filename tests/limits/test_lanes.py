@@ -530,7 +530,7 @@ def test_a_sweep_notes_how_many_a_lane_has(store: Store, client: redis.Redis) ->
         ("HSET", "task:c", "parked", "-1e400"),
     ],
 )
-@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("fair", [pytest.param(False, marks=pytest.mark.rest), True])
 def test_a_task_whose_queue_another_client_damaged_does_not_wait_for_ever(
     store: Store, client: redis.Redis, damage: tuple[str, ...], *, fair: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kit.cases import each
 from tests.kit.lua import LUA
 from tests.kit.lua_patterns import copies_in_loops, is_harmful, patterns_in
 
@@ -27,7 +28,7 @@ def test_no_loop_copies_what_it_adds_to() -> None:
     assert {file: lines for file, lines in copies.items() if lines} == {}
 
 
-@pytest.mark.parametrize(
+@each(
     "pattern",
     [
         r"[^\n]*$", r"[^\n]+$", r"[^\n]*\n$",  # each place is tried up to the end
@@ -40,7 +41,7 @@ def test_what_tries_each_place_up_to_the_end_is_found(pattern: str) -> None:
     assert is_harmful(pattern.replace(r"\n", "\n"))
 
 
-@pytest.mark.parametrize(
+@each(
     "pattern",
     [
         r"%S+", r"[^\n]+", r"^[^?]*", r"^(%d+) (%d+)$", r"^(.+)@%d+$", r"^(.*)\n[^\n]+$",

@@ -6,6 +6,7 @@ tests/kit/patience.py. Where a test is about time that passes, the line says why
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import TypeGuard
@@ -19,6 +20,7 @@ TO_HANG = 600
 """Seconds after which pytest ends a test (pyproject.toml). A few may take more, none less."""
 CLOCKS = {"monotonic", "perf_counter", "time", "process_time"}
 CLOCK_OWNERS = {"time", "loop"}
+ASKS_OR_SLEEPS = re.compile(rf"\b(?:{'|'.join(CLOCKS)}|sleep)\(")
 FIRST = {"wait", "join", "result"}
 """Calls whose only argument may be a timeout."""
 NAMED = {
@@ -34,6 +36,8 @@ def bounds_in(source: str) -> list[tuple[int, str]]:
     tree, lines = ast.parse(source), source.splitlines()
     constants = _constants(tree)
     functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+    if not ASKS_OR_SLEEPS.search(source):  # to walk through all functions takes longest
+        functions = []
     found = chain(
         _timeouts(tree, constants),
         chain.from_iterable(_elapsed(function, constants) for function in functions),

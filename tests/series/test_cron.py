@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from expirebridge.model import cron
 from expirebridge.model.cron import Cron
 from expirebridge.model.task import from_ms, to_ms
+from tests.kit.cases import each
 from tests.kit.cron_model import FIRST_YEAR, LAST_YEAR, ClockChange, changes_of, cron_runs
 from tests.kit.servers import PART
 
@@ -179,14 +180,12 @@ def test_a_midnight_that_does_not_exist() -> None:
     assert local_ticks("0 */2 4 11 *", zone, before, 1) == ["04 02:00 -0200"]
 
 
-@pytest.mark.parametrize(
-    ("nickname", "fields"), [*cron.NICKNAMES.items(), (" @Daily ", "0 0 * * *")]
-)
+@each(("nickname", "fields"), [*cron.NICKNAMES.items(), (" @Daily ", "0 0 * * *")])
 def test_a_nickname_stands_for_fields(nickname: str, fields: str) -> None:
     assert Cron.parse(nickname) == Cron.parse(fields)
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "fires"),
     [
         ("0 0 29 2 *", "2028-02-29"),

@@ -29,6 +29,7 @@ from expirebridge.model.schedule import (
 from expirebridge.model.task import to_ms
 from expirebridge.model.time_zones import tzdata_at, tzdata_version, zone_of
 from expirebridge.series.ticks import following, retimed
+from tests.kit.cases import each
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 CREATED = to_ms(NEW_YEAR)
@@ -39,7 +40,7 @@ def local_ticks(schedule: Schedule, after: datetime, n: int) -> list[str]:
     return [schedule.local(tick).isoformat() for tick in ticks]
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "problem"),
     [
         ({}, "give either a cron expression or an interval"),
@@ -271,7 +272,7 @@ def test_a_fingerprint_changes_with_all_but_the_id() -> None:
     assert len({spec().fingerprint, *(one.fingerprint for one in changed)}) == 6
 
 
-@pytest.mark.parametrize(
+@each(
     "stored",
     [
         5,
