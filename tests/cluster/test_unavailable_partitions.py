@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-import redis
 from typer.testing import CliRunner
 
 from expirebridge import (
@@ -22,6 +21,7 @@ from expirebridge import (
 )
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store import partition_availability
+from tests.kit.asked import ports_asked
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
 from tests.kit.invoked import app
@@ -70,20 +70,6 @@ def unavailable(cluster: Cluster) -> Iterator[set[int]]:
             yield numbers
     finally:
         cluster.until_well()
-
-
-def ports_asked(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The ports of the servers to which this process sends something from now on."""
-    ports: set[int] = set()
-    for kind in (redis.connection.AbstractConnection, redis.asyncio.connection.AbstractConnection):
-        send = kind.send_packed_command
-
-        def sending(self: Any, *words: Any, send: Any = send, **options: Any) -> Any:
-            ports.add(self.port)
-            return send(self, *words, **options)
-
-        monkeypatch.setattr(kind, "send_packed_command", sending)
-    return ports
 
 
 @pytest.fixture(params=[Bridge, pytest.param(AsyncBridge, marks=pytest.mark.rest)])

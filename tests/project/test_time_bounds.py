@@ -220,7 +220,6 @@ def bounds_of_tests() -> dict[str, list[tuple[int, str]]]:
 
 KNOWN: dict[str, int] = {
     "cluster/test_unavailable_partitions.py": 2,
-    "cluster/test_urls.py": 3,
 }
 """How many each file still has: it may only become less."""
 
