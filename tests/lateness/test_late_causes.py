@@ -82,10 +82,10 @@ def age_hindrances(hindrances: Hindrances) -> None:
 
 
 async def age_waiting(witness: Witness, client: redis.Redis, id: str) -> None:
-    """Wait until a task waits in a lane, and make it look as if it had been due a minute ago."""
+    """Wait until a task waits in a lane, and make all that it has behind it a minute older."""
     await witness.until(lambda: client.zscore(f"{PREFIX}:waiting", id))
-    for field in ("due", "parked"):
-        client.hincrby(f"{PREFIX}:task:{id}", field, -round(MINUTE * 1000))
+    for field, unit in (("made", 1), ("due", 1000), ("parked", 1000)):
+        client.hincrby(f"{PREFIX}:task:{id}", field, -round(MINUTE * unit))
 
 
 async def test_what_is_on_time_has_no_cause_and_its_record_no_field(
