@@ -11,6 +11,19 @@ from tests.kit.invoked import run
 from tests.kit.processes import Reports, listener
 from tests.kit.steps import PREFIX, age, server_ms
 
+BLOCKS_ONCE = """
+from pathlib import Path
+
+HAS_RUN = Path(__file__).with_name("has_run")
+
+def block_once():
+    if HAS_RUN.exists():
+        report("again")
+    else:
+        HAS_RUN.touch()
+        block()
+"""
+
 
 def settled(bridge: Bridge, id: str) -> Task:
     """The task once its end is recorded; the test's own timeout is the limit."""
@@ -42,18 +55,17 @@ def test_what_a_killed_listener_ran_is_taken_over(
     url: str, bridge: Bridge, client: redis.Redis, folder: Path, reports: Reports
 ) -> None:
     with (folder / "acts.py").open("a") as handlers:
-        handlers.write(
-            "from tests.kit.processes import current_task\n"
-            "def once(): block(600 if current_task().attempt == 1 else 0)\n"
-        )
-    bridge.make_task("acts.once", [], 0, id="a")
+        handlers.write(BLOCKS_ONCE)
+    bridge.make_task("acts.block_once", [], 0, id="a")
     with listener(url, folder) as killed:
         assert reports.next().word == "started"
         with listener(url, folder):
             killed.kill()
             killed.wait()
+            client.hincrby(f"{PREFIX}:task:a", "made", -60)
+            client.hincrby(f"{PREFIX}:task:a", "due", -60_000)
             age(client, "running", "a", 1)
-            assert reports.next().word == "started"
+            assert reports.next().word == "again"
             task = settled(bridge, "a")
     assert task.late is not None
     assert task.late.cause is LateCause.TAKEN_OVER
