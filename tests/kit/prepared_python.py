@@ -98,7 +98,9 @@ class _Fork:
         return self._code
 
     def wait(self) -> int:
-        end = os.pidfd_open(self.pid)
+        if (code := self.poll()) is not None:
+            return code
+        end = os.pidfd_open(self.pid)  # whose number it keeps until it is asked for
         try:
             while (code := self.poll()) is None:
                 select.select([end], [], [])
