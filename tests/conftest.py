@@ -1,6 +1,7 @@
 """Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,12 @@ def no_variables() -> Iterator[None]:
             if name.startswith(VARIABLES):
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sighup_as_usual() -> None:
+    """Processes inherit that a signal is ignored, as SIGHUP is under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -71,7 +71,7 @@ def run(
     code, last_words = 0, ""
     variables = env | ({"EXPIREBRIDGE_URL": url} if url else {})
     folder = _handlers(typed)
-    with _environment(variables, answer), as_if_new(folder, folder.name), _captured() as out:
+    with _environment(typed, variables, answer), as_if_new(folder, folder.name), _captured() as out:
         try:
             call(typed, name="expirebridge")
         except (Exception, SystemExit) as error:
@@ -93,13 +93,17 @@ class _Output(io.TextIOWrapper):
 
 
 @contextmanager
-def _environment(env: dict[str, str], answer: str) -> Iterator[None]:
-    """The variables and stdin of the command; what it changes in this process is undone."""
+def _environment(typed: list[str], env: dict[str, str], answer: str) -> Iterator[None]:
+    """The variables, stdin and command line of the command; what it changes here is undone.
+
+    With the command line of these tests it would start them again as its workers.
+    """
     at_sigterm = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, logging_restored():
         for name, value in env.items():
             patch.setenv(name, value)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), "utf-8"))
+        patch.setattr(sys, "orig_argv", [sys.executable, "-m", "expirebridge", *typed])
         patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets one of its own
         try:
             yield

@@ -4,8 +4,8 @@ That is: the logs of the processes that it started, what the listeners in this p
 and what its servers hold of each task that is not simply waiting for its time, or over.
 """
 
-import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.kit.process_logs import logs_since
+from tests.kit.process_logs import log_sizes
 from tests.kit.witness import Witness
 
 MOST_LINES = 100
@@ -24,13 +24,13 @@ MOST_KEYS = 20_000
 ANSWER = 2.0
 """Seconds that a server has to answer: the test may have broken it, and its words are a favour."""
 
-_began = pytest.StashKey[float]()
+_sizes = pytest.StashKey[dict[Path, int]]()
+"""Of the logs, when the test began."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    # A file's time comes from a clock that moves in steps of some milliseconds.
-    item.stash[_began] = time.time() - 0.1
+    item.stash[_sizes] = log_sizes()
     Witness.all.clear()
     return (yield)
 
@@ -49,8 +49,9 @@ def pytest_runtest_makereport(
 
 
 def _words(item: pytest.Item) -> Iterator[tuple[str, str]]:
-    for file in logs_since(item.stash[_began]):
-        yield f"Log {file}", _last(file.read_text(errors="replace").splitlines())
+    for file, size in log_sizes().items():
+        if size > item.stash[_sizes].get(file, 0):
+            yield f"Log {file}", _last(file.read_text(errors="replace").splitlines())
     for number, witness in enumerate(Witness.all, 1):
         if witness.events:
             yield f"Events of witness {number}", _last([repr(event) for event in witness.events])

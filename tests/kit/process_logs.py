@@ -11,9 +11,9 @@ def noted(file: Path) -> Path:
     return file
 
 
-def logs_since(moment: float) -> list[Path]:
-    """Those into which something was logged since a moment of the local clock."""
+def log_sizes() -> dict[Path, int]:
+    """The bytes in each that is there."""
     for file in list(_files):
         if not file.exists():
             del _files[file]
-    return [file for file in _files if file.stat().st_mtime >= moment]
+    return {file: file.stat().st_size for file in _files}
