@@ -13,8 +13,8 @@ SERVER ?= embedded
 # Of `make test-repeated`; BESIDE is nothing, busy or throttled.
 TIMES ?= 20
 BESIDE ?= nothing
-# Tests that run at the same time: most of their time they wait.
-WORKERS ?= 6
+# Tests that run at the same time: most of their time they wait. A subject has few: each worker takes seconds to start.
+WORKERS ?= $(if $(P),4,6)
 # What is installed for tests.
 EXTRAS ?= dev,browser
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal

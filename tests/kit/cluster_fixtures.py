@@ -31,13 +31,19 @@ def cluster(nodes: Cluster) -> Cluster:
         primary = nodes.primary_of(slot)
         nodes.ask(primary, "FLUSHALL")
         nodes.ask(primary, "FUNCTION", "FLUSH")
+    for node in nodes.nodes:
+        nodes.ask(node, "ACL", "LOG", "RESET")
     return nodes
 
 
 @pytest.fixture
 def slot(cluster: Cluster) -> int:
-    """A slot with three keys in it."""
+    """A slot with three keys in it, on the node of its neighbours, wherever a test has left it."""
     slot = cluster.slot_of(TAG)
+    home = cluster.primary_of(slot - 1)
+    if cluster.primary_of(slot) is not home:
+        cluster.begin_move(slot, home)
+        cluster.finish_move(slot, home)
     with cluster.client(cluster.primary_of(slot)) as client:
         client.mset({f"{TAG}{number}": "x" for number in range(3)})
     return slot
