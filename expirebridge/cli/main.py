@@ -72,7 +72,7 @@ def run(words: list[str] | None = None, *, name: str | None = None) -> None:
 def ending_of(error: BaseException) -> tuple[int, str] | None:
     """Return the exit code of a command that raised this, and what it says on stderr at last.
 
-    It is None for what is not foreseen: that ends the process with a traceback.
+    None for any other error: such an error ends the process with a traceback.
     """
     match error:
         case ListenerStuck():

@@ -265,7 +265,7 @@ class EmbeddedCluster:
 
 
 def free_ports(count: int) -> range:
-    """So many ports in a row that are free, as are those for the bus; nobody else is given them."""
+    """Reserve this many free ports in a row, and those of the bus, as `free_port` does."""
     while True:
         first = random.randrange(*_CHOICE)  # noqa: S311 - to keep out of each other's way
         ports = range(first, first + count)

@@ -35,14 +35,14 @@ def embedded_binary() -> Path:
 
 
 def free_port(wanted: int = 0) -> int:
-    """A free port of this machine, or the one that is wanted; nobody else is given it for a minute.
+    """Reserve a free port of this machine, or the wanted one, for a minute, and return it.
 
     Raises OSError if the wanted one is in use.
     """
     with socket.socket() as listening, socket.socket() as visitor:
         listening.bind((HOST, wanted))
-        # The first side that closes a connection keeps its port for a while. Only who reuses such
-        # a port on purpose, as servers do, may then have it: the system chooses it for nobody.
+        # The side that closes a connection first keeps its port for a minute. The system gives that
+        # port to nobody meanwhile; a server with SO_REUSEADDR can still bind it.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.listen()
         visitor.connect(listening.getsockname())
