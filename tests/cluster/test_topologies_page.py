@@ -12,11 +12,10 @@ from typer.testing import CliRunner, Result
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer, free_port
 from expirebridge.errors import InvalidTask
-from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app, commands
 from tests.kit.modules import forgotten, put
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.private_keys import K1, K2
 from tests.kit.processes import listener
 from tests.kit.sentinels import Sentinels

@@ -2,8 +2,7 @@
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from tests.conformance.clients import HOST, Client
 from tests.kit.cluster import Cluster
+from tests.kit.patience import until
 from tests.kit.processes import listener, log_of, until_subscribed
 from tests.kit.processes import run as run_command
 
@@ -114,12 +114,6 @@ class ClusterStage(Play):
 
     def heard(self) -> Iterable[str]:
         return [f"redis://{HOST}:{node.port}/0" for node in self.cluster.nodes]
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something is true; the test's own timeout is the limit."""
-    while not holds():
-        time.sleep(0.005)
 
 
 def state(client: Client, id: str) -> str:

@@ -9,8 +9,9 @@ from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store import function_library
 from tests.conformance.clients import Client, ReplyError
 from tests.conformance.cluster_clients import NAMES, cluster_client
-from tests.conformance.stage import ClusterStage, until
+from tests.conformance.stage import ClusterStage
 from tests.kit.cluster import Cluster
+from tests.kit.patience import until
 from tests.kit.processes import run
 from tests.kit.servers import FEW, SERVERS
 

@@ -7,7 +7,8 @@ import pytest
 
 from expirebridge.model.keys import id_for_key
 from tests.conformance.clients import Client
-from tests.conformance.stage import Stage, state, until, until_known
+from tests.conformance.stage import Stage, state, until_known
+from tests.kit.patience import until
 
 HOUR = 3600_000
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.conformance.clients import Client, ReplyError, Word
-from tests.conformance.stage import Stage, until
+from tests.conformance.stage import Stage
+from tests.kit.patience import until
 
 Ask = Callable[..., list[str]]
 HOUR = "3600000"

@@ -4,7 +4,8 @@ import time
 
 from expirebridge import Bridge
 from tests.conformance.clients import Client
-from tests.conformance.stage import Stage, state, until
+from tests.conformance.stage import Stage, state
+from tests.kit.patience import until
 
 HOUR = 3600_000
 

@@ -5,7 +5,8 @@ import uuid
 from collections.abc import Iterator
 
 from tests.conformance.clients import Client
-from tests.conformance.stage import Stage, state, until, until_known
+from tests.conformance.stage import Stage, state, until_known
+from tests.kit.patience import until
 
 HOUR = 3600
 TOO_SLOW = "this machine takes seconds for a few commands"

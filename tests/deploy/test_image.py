@@ -10,8 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pytest
 
 from expirebridge import Bridge, State
 from tests.kit import container
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 from tests.kit.processes import ROOT, Reports
 
 pytestmark = [
@@ -113,13 +112,6 @@ def running(url: str, image: str, *words: str) -> Iterator[str]:
         yield name
     finally:
         docker("rm", "--force", name)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def until_health(name: str, wanted: str) -> None:

@@ -1,7 +1,7 @@
 """Six real nodes, and what happens to them: they die, are promoted, and hand on their slots."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from expirebridge.embedded import cluster
 from expirebridge.embedded.server import HOST, EmbeddedServer
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.servers import is_stopped
 
 TAG = "{eb}"
@@ -97,11 +97,24 @@ class Cluster:
                 return {self.primary_of(slot, asked=one) for one in self._awake()} == {node}
             return False
 
-        _until(served, f"slot {slot} is not served by {node.port}")
+        until(served, f"{node.port} to serve slot {slot}")
 
     def until_well(self) -> None:
         """Wait until all nodes, all of which run, agree, and replicas follow."""
         self._cluster.until_agreed()
+
+    def until_listed(self) -> None:
+        """Wait until each node names all nodes to clients.
+
+        It leaves out a replica of which it has not heard yet that it has received something.
+        """
+
+        def are_listed() -> bool:
+            known = (self.ask(node, "CLUSTER", "SLOTS") for node in self.nodes)
+            named = ({member[1] for row in rows for member in row[2:]} for rows in known)
+            return all(len(ports) == len(self.nodes) for ports in named)
+
+        until(are_listed, "each node to name all nodes")
 
     def until_in_step(self, primary: EmbeddedServer, replica: EmbeddedServer | None = None) -> None:
         """Wait until the replica of this node has all that was written there before.
@@ -115,7 +128,7 @@ class Cluster:
             told = self.ask(follower, "INFO", "replication")
             return int(told.get("slave_repl_offset", -1)) >= wanted
 
-        _until(in_step, f"{follower.port} is behind {primary.port}")
+        until(in_step, f"{follower.port} to have what {primary.port} has")
 
     # What happens to nodes
 
@@ -143,7 +156,7 @@ class Cluster:
                     self.ask(replica, "CLUSTER", "FAILOVER")
             return is_primary
 
-        _until(took_over, f"{replica.port} does not take over")
+        until(took_over, f"{replica.port} to take over")
         self.until_served_by(slot, replica)
         return replica
 
@@ -206,10 +219,3 @@ class Cluster:
         trace: TracebackType | None,
     ) -> None:
         self._cluster.__exit__(kind, error, trace)
-
-
-def _until(holds: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)

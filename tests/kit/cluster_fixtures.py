@@ -33,6 +33,7 @@ def cluster(nodes: Cluster) -> Cluster:
         nodes.ask(primary, "FUNCTION", "FLUSH")
     for node in nodes.nodes:
         nodes.ask(node, "ACL", "LOG", "RESET")
+    nodes.until_listed()
     return nodes
 
 

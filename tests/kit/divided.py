@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +19,7 @@ from typing import Any, Self
 import redis
 
 from tests.kit.history import now
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.process_logs import noted
 
 NODE_TIMEOUT_MS = 3000
@@ -96,7 +96,7 @@ class DividedCluster:
                         return bool(primary[0].decode() == node[0] and primary[1] == node[1])
             return False
 
-        _until(served, f"{node} does not serve the first slots")
+        until(served, f"{node} to serve the first slots")
 
     def until_promoted(self) -> int:
         """Wait until the replica is a primary; return when it was none yet."""
@@ -113,8 +113,8 @@ class DividedCluster:
     def until_in_step(self) -> None:
         """Wait until the replica has what was written so far."""
         wanted = self.ask(self.nodes[0], "INFO", "replication")["master_repl_offset"]
-        _until(lambda: self.ask(self.nodes[3], "INFO", "replication").get("slave_repl_offset", 0)
-               >= wanted, "the replica is behind")  # fmt: skip
+        until(lambda: self.ask(self.nodes[3], "INFO", "replication").get("slave_repl_offset", 0)
+               >= wanted, "the replica to have it all")  # fmt: skip
 
     # The start
 
@@ -166,8 +166,8 @@ class DividedCluster:
                 return self.ask(self.nodes[3], "CLUSTER", "REPLICATE", id) is not None
             return False
 
-        _until(is_replica, "the replica does not know its primary")
-        _until(lambda: all(map(self._is_well, self.nodes)), "the nodes do not agree")
+        until(is_replica, "the replica to know its primary")
+        until(lambda: all(map(self._is_well, self.nodes)), "the nodes to agree")
 
     def _is_well(self, node: tuple[str, int]) -> bool:
         info = self.ask(node, "CLUSTER", "INFO")
@@ -182,7 +182,7 @@ class DividedCluster:
             for node in self.nodes:
                 self._launch(*node)
             for node in self.nodes:
-                _until(lambda node=node: self._answers(node), f"{node} does not answer")
+                until(partial(self._answers, node), f"{node} to answer")
             self._make()
             failing.pop_all()
         return self
@@ -205,10 +205,3 @@ def _ip(*words: str) -> None:
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(f"ip {' '.join(words)}: {done.stderr}")
-
-
-def _until(holds: Any, otherwise: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)

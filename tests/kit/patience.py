@@ -17,7 +17,7 @@ PATIENCE = 120
 """In seconds."""
 
 
-def until(found: Callable[[], T | None], awaited: str) -> T:
+def until(found: Callable[[], T | None], awaited: str = "it") -> T:
     """Wait until this returns something true, and return it; fail when patience ends."""
     deadline = time.monotonic() + PATIENCE
     while not (value := found()):

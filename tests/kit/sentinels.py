@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Any, Self
 import redis
 
 from expirebridge.embedded.server import HOST, EmbeddedServer, embedded_binary, free_port
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.process_logs import noted
 from tests.kit.servers import SERVERS
 
@@ -163,15 +163,12 @@ class Sentinels:
 
     def until_replicating(self) -> None:
         """Wait until the primary has a replica that follows it."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._replicates():
-            assert time.monotonic() < deadline, "no replica follows the primary"
-            time.sleep(0.01)
+        until(self._replicates, "a replica to follow the primary")
 
     def fail_over(self) -> None:
         """Let the sentinels change primary and replica, in order."""
         self.until_replicating()
-        self._until(self._begin_failover, "no failover began")
+        until(self._begin_failover, "a failover to begin")
 
     def until_primary(self, server: EmbeddedServer) -> None:
         """Wait until all sentinels that answer name this server."""
@@ -183,7 +180,7 @@ class Sentinels:
                     ports.append(sentinel.primary())
             return set(ports) == {self.port_of(server)}
 
-        self._until(named, f"the sentinels do not name {server.port}")
+        until(named, f"the sentinels to name {server.port}")
 
     def cut_off(self, server: EmbeddedServer) -> None:
         """Let the sentinels take a server for dead, and not reach it; everybody else does."""
@@ -225,7 +222,7 @@ class Sentinels:
                 stack.callback(sentinel.kill)
                 sentinel.start()
                 self.sentinels.append(sentinel)
-            self._until(lambda: all(map(self._sees_all, self.sentinels)), "sentinels are lonely")
+            until(lambda: all(map(self._sees_all, self.sentinels)), "sentinels that know all")
             self._stack = stack.pop_all()
         return self
 
@@ -298,7 +295,7 @@ class Sentinels:
             with self.client(primary) as client:
                 return self._has_replica(client)
 
-        self._until(follows, "no replica follows")
+        until(follows, "a replica to follow")
 
     def _replicates(self) -> bool:
         with suppress(redis.RedisError), self.client(self.primary) as client:
@@ -315,9 +312,3 @@ class Sentinels:
             self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
             return True
         return False
-
-    def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < deadline, otherwise
-            time.sleep(0.02)

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -15,7 +14,7 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, Outcome, ServerOutOfMemory, Task, TaskExists
 from expirebridge.embedded.server import EmbeddedServer
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.servers("oldest")
@@ -99,14 +98,6 @@ def is_free(lock: AbstractContextManager[Any]) -> bool:
     if free:
         lock.release()  # type: ignore[attr-defined]
     return free
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until this is true, in a thread."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def scripts_run(client: redis.Redis) -> int:
