@@ -48,7 +48,7 @@ machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/machine -q $(ARGS)
 	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(PYTEST) --ignore tests/machine --ignore tests/ledger -q -m hypothesis --timeout 900 $(ARGS)
 
-faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/reference/faults.md
+faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into benchmarks/pages/faults.md
 	@ROUNDS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0"
@@ -100,7 +100,7 @@ bench: $(LAB)/.made  ## expirebridge beside its peers: the next piece: make benc
 designs: $(VENV)/.demo  ## The designs that people choose from, live and side by side
 	@$(BIN)/python -m benchmarks.live
 
-bench-report: $(LAB)/.made  ## docs/reference/performance.md and its plots, from the results
+bench-report: $(LAB)/.made  ## benchmarks/pages and the tables of docs/reference/performance.md, from the results
 	@$(LAB)/bin/python -m benchmarks.report $(ARGS)
 
 docs: $(SITE)/.made  ## The documentation site, in build/site; fails on links that lead nowhere

@@ -1,4 +1,4 @@
-"""Writes docs/reference/designs.md from the results of the laboratory; called by benchmarks.report.
+"""Writes pages/designs.md from the results of the laboratory; called by benchmarks.report.
 
 The prose is in designs.template.md. A line `{{name}}` there is replaced by what the function of
 that name returns here.
@@ -11,7 +11,7 @@ from benchmarks import report, shown
 from benchmarks.lab.records import Records, Row
 from benchmarks.shown import Column, duration, megabytes, number, percent, table
 
-TEMPLATE = Path(__file__).parent / "designs.template.md"
+TEMPLATE = report.PAGES / "designs.template.md"
 KINDS = ("ours", "baseline", "design")
 
 
@@ -157,7 +157,7 @@ def settings(records: Records) -> str:
     """Each program, and how it is set up."""
     shown_here = {name for _, measurements in BLANKS.values() for name in measurements}
     rows: Sequence[Sequence[str]] = [
-        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", shown.settings(about)]
+        [f"[{about['title']}](../contenders/{name}.py)", shown.settings(about)]
         for name, about in records.contenders.items()
         if not about["only"] or shown_here & set(about["only"])
     ]

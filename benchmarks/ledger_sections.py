@@ -20,12 +20,12 @@ def inserts(records: Records) -> str:
     columns: list[Column] = [
         ("a row alone", lambda row: f"{number(_way(row, 'row', 'per_second'))}/s"),
         ("with a task", lambda row: f"{number(_way(row, 'row_and_task', 'per_second'))}/s"),
-        ("a second row adds", lambda row: _added(row, "two_rows")),
-        ("a task adds", lambda row: _added(row, "row_and_task")),
-        ("each of 100 adds", lambda row: _added(row, "row_and_100_tasks", 100)),
-        ("producer's CPU, a second row", lambda row: _added(row, "two_rows", of="cpu_ms")),
-        ("a task", lambda row: _added(row, "row_and_task", of="cpu_ms")),
-        ("each of 100", lambda row: _added(row, "row_and_100_tasks", 100, of="cpu_ms")),
+        ("a second row adds", lambda row: added(row, "two_rows")),
+        ("a task adds", lambda row: added(row, "row_and_task")),
+        ("each of 100 adds", lambda row: added(row, "row_and_100_tasks", 100)),
+        ("producer's CPU, a second row", lambda row: added(row, "two_rows", of="cpu_ms")),
+        ("a task", lambda row: added(row, "row_and_task", of="cpu_ms")),
+        ("each of 100", lambda row: added(row, "row_and_100_tasks", 100, of="cpu_ms")),
     ]
     return shown.rows(rows, columns)
 
@@ -34,7 +34,8 @@ def _way(row: Row, way: str, name: str) -> float:
     return float(median(record[way][name] for record in row.rounds))
 
 
-def _added(row: Row, way: str, count: int = 1, *, of: str = "ms") -> str:
+def added(row: Row, way: str, count: int = 1, *, of: str = "ms") -> str:
+    """What a way of a transaction takes beyond one row."""
     return f"{(_way(row, way, of) - _way(row, 'row', of)) / count:.2f} ms"
 
 
@@ -170,7 +171,7 @@ def ledger_contenders(records: Records) -> str:
         if record["measurement"] in {"inserts", "commit_lag", "commit_crash"}
     }
     rows: list[Sequence[Any]] = [
-        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", about["settings"]]
+        [f"[{about['title']}](../contenders/{name}.py)", about["settings"]]
         for name, about in records.contenders.items()
         if name in took_part
     ]

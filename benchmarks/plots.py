@@ -1,4 +1,4 @@
-"""Draws the plots of docs/reference/performance.md."""
+"""Draws the plots of pages/performance.md."""
 
 import math
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
-"""Writes performance.md, its plots and designs.md in docs/reference from the results.
+"""Writes the pages about the results: in benchmarks/pages, and the tables of docs/reference.
 
     python -m benchmarks.report [--results FILE] [--to FOLDER]
 
-The prose is in performance.template.md. Every figure comes from the file of results, except those
-of the goals, before and after, which have the commit that they are of. A line `{{name}}` there is
-replaced by what the function of that name returns here, and by a line that says where and when it
-was measured.
+The prose is in pages/performance.template.md. Every figure comes from the file of results, except
+those of the goals, before and after, which have the commit that they are of. A line `{{name}}`
+there is replaced by what the function of that name returns here, and by a line that says where and
+when it was measured.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import shown
-from benchmarks.lab.contender import REPOSITORY
 from benchmarks.lab.records import Records, Row
 from benchmarks.ledger_sections import SECTIONS
 from benchmarks.shown import Column, duration, megabytes, number, percent, table
 
 HERE = Path(__file__).parent
-TEMPLATE = HERE / "performance.template.md"
+PAGES = HERE / "pages"
+TEMPLATE = PAGES / "performance.template.md"
 BLANK = re.compile(r"^\{\{(\w+)\}\}$", re.M)
 _OURS = "expirebridge"
 
@@ -31,17 +31,19 @@ def main() -> None:
     """Write the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
-    parser.add_argument("--to", type=Path, default=REPOSITORY / "docs" / "reference")
+    parser.add_argument("--to", type=Path, default=PAGES)
     options = parser.parse_args()
     records = Records(json.loads(options.results.read_text(encoding="utf-8")))
     if together := records.measured_together():
         parser.error(f"measured at the same time, so not alone: {together}")
     folder = options.to / "performance"
     folder.mkdir(parents=True, exist_ok=True)
-    # matplotlib is an extra; the other page uses what is here.
-    from benchmarks import designs_page, plots  # noqa: PLC0415
+    # matplotlib is an extra; the other pages use what is here.
+    from benchmarks import designs_page, plots, summary  # noqa: PLC0415
 
     designs_page.write(records, options.to)
+    if options.to == PAGES:
+        summary.write(records)
     records = records.of_kinds("ours", "limit", "baseline", "peer")
     plots.draw(records, folder)
     text = BLANK.sub(lambda blank: section(blank[1], records), TEMPLATE.read_text("utf-8"))
@@ -73,14 +75,16 @@ def contenders(records: Records) -> str:
             (v for package, v in about["versions"].items() if package.lower() in _packages(name)),
             "",
         )
-        links = " ".join(
-            f"[docs]({'../../' if not link.startswith('http') else ''}{link})"
-            for link in about["documentation"]
-        )
+        links = " ".join(f"[docs]({_link(link)})" for link in about["documentation"])
         rows.append([f"{about['title']} {version}".strip(), about["concurrency"],
                      shown.settings(about), links])  # fmt: skip
     lines = [["", "at a time", "settings", ""], ["---"] * 4, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _link(page: str) -> str:
+    """A link from the pages to an address, or to a file of the repository."""
+    return page if page.startswith("http") else f"../../{page}"
 
 
 def _packages(name: str) -> set[str]:

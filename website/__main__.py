@@ -37,9 +37,9 @@ def main() -> None:
     for place, text in everything.items():
         file = SOURCES / (place if place.startswith(pages.CHINESE) else f"en/{place}")
         _write(file, _with_description(text, about[place] or pages.titled(text)))
-    for file in (pages.ROOT / "docs").rglob("*"):
+    for file in (file for top in pages.FILES for file in (pages.ROOT / top).rglob("*")):
         if file.is_file() and file.suffix != ".md":
-            to = SOURCES / "en" / file.relative_to(pages.ROOT / "docs")
+            to = SOURCES / "en" / pages.place_of(file.relative_to(pages.ROOT).as_posix())
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, to)
     _run_zensical("en", english)

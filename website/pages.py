@@ -12,6 +12,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 STARTS: Final = ("README.md", "docs/README.md", "README.zh.md")
+FILES: Final = ("docs/", "benchmarks/pages/")
+"""Begin the paths of what is on the site as it is, such as a picture, if it is no page."""
 CHINESE: Final = "zh/"
 """Begins the paths of the pages in Chinese, which are a site of their own within the site."""
 
@@ -36,7 +38,7 @@ def place_of(path: str) -> str:
         return _PLACES[path]
     if path.startswith("docs/"):
         path = path.removeprefix("docs/")
-    elif not path.endswith(".md"):
+    elif not path.endswith(".md") and not path.startswith(FILES):
         return f"source/{path}.md"
     elif "/" not in path:
         path = path.lower()
@@ -108,7 +110,7 @@ def _moved(root: Path, path: str, text: str) -> tuple[str, list[str]]:
             raise PageError(f"{path}: {link[0]} leads nowhere")
         if (root / target / "README.md").is_file():
             target += "/README.md"
-        if target.endswith(".md") or not target.startswith("docs/"):
+        if target.endswith(".md") or not target.startswith(FILES):
             targets.append(target)
         return link_between(place, place_of(target)) + hash_ + anchor
 

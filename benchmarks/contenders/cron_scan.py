@@ -16,7 +16,7 @@
 # keepalive = true
 # variables = { LAB_INTERVAL = "1" }
 # redelivery = 60 # TAKEN_FOR
-# documentation = ["docs/reference/designs.md", "https://man7.org/linux/man-pages/man5/crontab.5.html"]
+# documentation = ["benchmarks/pages/designs.md", "https://man7.org/linux/man-pages/man5/crontab.5.html"]
 # ///
 """A cron job scans a table for rows that are due.
 

@@ -15,7 +15,7 @@
 # because = "elsewhere the interval does not count"
 # variables = { LAB_INTERVAL = "60" }
 # redelivery = 60 # TAKEN_FOR
-# documentation = ["docs/reference/designs.md", "https://man7.org/linux/man-pages/man5/crontab.5.html"]
+# documentation = ["benchmarks/pages/designs.md", "https://man7.org/linux/man-pages/man5/crontab.5.html"]
 # ///
 """A cron job scans a table each minute. LAB_INTERVAL = 3600 would be each hour."""
 

@@ -11,7 +11,7 @@
 # place = "worker"
 # keepalive = true
 # redelivery = 0 # at the next start
-# documentation = ["docs/reference/designs.md", "https://docs.python.org/3/library/heapq.html"]
+# documentation = ["benchmarks/pages/designs.md", "https://docs.python.org/3/library/heapq.html"]
 # ///
 """A min-heap in memory, as in Java's DelayQueue, and a copy of it in a table.
 

@@ -10,7 +10,7 @@
 # settings = "redis-py; 3,600 lists; beside them a table in SQLite (WAL, fsync each second)"
 # interval = 1
 # redelivery = 0 # what a dead worker had taken comes back when Redis is restarted
-# documentation = ["docs/reference/designs.md", "https://redis.io/docs/latest/commands/lset/"]
+# documentation = ["benchmarks/pages/designs.md", "https://redis.io/docs/latest/commands/lset/"]
 # ///
 """The ring as Redis lists, filled again from a table after Redis was restarted.
 

@@ -12,7 +12,7 @@
 # interval = 1
 # variables = { LAB_SLOTS = "3600", LAB_TICK = "1" }
 # redelivery = 0 # none
-# documentation = ["docs/reference/designs.md"]
+# documentation = ["benchmarks/pages/designs.md"]
 # ///
 """A ring of 3,600 slots, each with a set of tasks; a hand moves on by one slot each second.
 

@@ -14,7 +14,7 @@
 # because = "elsewhere the ring's size does not count"
 # variables = { LAB_SLOTS = "1440", LAB_TICK = "60" }
 # redelivery = 0 # none
-# documentation = ["docs/reference/designs.md"]
+# documentation = ["benchmarks/pages/designs.md"]
 # ///
 """A ring of 1,440 slots, one for each minute of a day."""
 

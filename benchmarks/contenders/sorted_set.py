@@ -12,7 +12,7 @@
 # keepalive = true
 # variables = { LAB_INTERVAL = "1" }
 # redelivery = 0 # none: what a dead run had taken is at status 1 in the table, and in no set
-# documentation = ["docs/reference/designs.md", "https://redis.io/docs/latest/commands/zrangebyscore/"]
+# documentation = ["benchmarks/pages/designs.md", "https://redis.io/docs/latest/commands/zrangebyscore/"]
 # ///
 """A sorted set of ids by due time, a table with all else, and a run from cron each second."""
 

@@ -13,7 +13,7 @@
 # only = ["lateness", "lateness_pending", "burst", "crash", "idle", "two_workers"]
 # because = "elsewhere it is the same as cron, each second"
 # redelivery = 60 # TAKEN_FOR
-# documentation = ["docs/reference/designs.md"]
+# documentation = ["benchmarks/pages/designs.md"]
 # ///
 """A loop in place of cron: one process scans the table again and again, a tenth of a second apart.
 

@@ -14,7 +14,7 @@
 # only = ["lateness", "burst", "crash", "two_workers", "keepalive"]
 # because = "it knows one timeout, which is short"
 # redelivery = 0 # none
-# documentation = ["docs/reference/designs.md"]
+# documentation = ["benchmarks/pages/designs.md"]
 # ///
 """A wheel of 30 slots, each with a set of users, and an index that says in which slot a user is.
 

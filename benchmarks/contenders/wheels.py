@@ -11,7 +11,7 @@
 # place = "worker"
 # interval = 1
 # redelivery = 0 # none
-# documentation = ["docs/reference/designs.md"]
+# documentation = ["benchmarks/pages/designs.md"]
 # ///
 """Six wheels: year, month, day, hour, minute, second, each with a slot for each of its values.
 

@@ -1,7 +1,7 @@
 """The table of the fault tests: each fault, what is promised of it, and what came of it.
 
 It is printed after every run, server by server. `make faults` also writes it into
-`docs/reference/faults.md`, between two marks. The rows of faults that were not run stay.
+`benchmarks/pages/faults.md`, between two marks. The rows of faults that were not run stay.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 from expirebridge import LateCause, State
 from tests.kit.checker import Verdict
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
+PAGE = Path(__file__).parents[2] / "benchmarks" / "pages" / "faults.md"
 BEGIN = "<!-- The table begins: `make faults` writes it. -->\n"
 END = "<!-- The table ends. -->\n"
 HEAD = (

@@ -1,4 +1,4 @@
-"""The table of the fault tests in docs/reference/faults.md: rows replaced, added, left alone."""
+"""The table of the fault tests in benchmarks/pages/faults.md: rows replaced, added, left alone."""
 
 from collections import Counter
 from pathlib import Path

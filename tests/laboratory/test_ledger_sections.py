@@ -123,4 +123,4 @@ def test_codes_are_compared_within_a_turn() -> None:
 def test_who_took_part_is_told_with_its_settings() -> None:
     found = records("commit_crash", ({"killed": "anywhere"}, {"kills": 1}))
 
-    assert f"[{PEER}](../../benchmarks/contenders/peer.py)" in sections.ledger_contenders(found)
+    assert f"[{PEER}](../contenders/peer.py)" in sections.ledger_contenders(found)

@@ -1,5 +1,6 @@
 """What the laboratory's verdict says of journals, and what it reads in a contender's file."""
 
+import json
 import math
 import os
 import signal
@@ -11,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import designs_page, report, shown
-from benchmarks.__main__ import MEASUREMENTS, find_measurement
+from benchmarks import designs_page, report, shown, summary
+from benchmarks.__main__ import MEASUREMENTS, RESULTS, find_measurement
 from benchmarks.kit.cron import next_run
 from benchmarks.lab import strays
 from benchmarks.lab.contender import Contender, find_contenders
@@ -401,6 +402,14 @@ def test_every_blank_of_the_page_is_known() -> None:
     blanks = set(report.BLANK.findall(report.TEMPLATE.read_text(encoding="utf-8")))
 
     assert blanks == report.BLANKS.keys()
+
+
+def test_the_tables_of_the_reference_are_those_of_the_results() -> None:
+    found = Records(json.loads(RESULTS.read_text(encoding="utf-8")))
+    text = summary.PAGE.read_text(encoding="utf-8")
+
+    assert all(f"<!-- {name}: " in text for name in summary.TABLES)
+    assert summary.filled(text, found) == text
 
 
 def test_the_designs_have_a_page_of_their_own(tmp_path: Path) -> None:
