@@ -1,0 +1,23 @@
+"""How many files somebody has to open who follows a task: `python -m tests.kit.walk` lists them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.kit.walk import WALKS
+
+# Python and Lua files, at most. A change that adds one to a walk says here why it is needed.
+BOUNDS = {"plain": (52, 31), "limited": (52, 31), "group": (57, 38), "ledger": (88, 42)}
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_a_walk_leads_through_few_files(name: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.kit.walk", name], capture_output=True, text=True, check=True
+    )
+    files = ran.stdout.splitlines()[:-1]
+    python, lua = (len([file for file in files if file.endswith(end)]) for end in (".py", ".lua"))
+    most_python, most_lua = BOUNDS[name]
+    assert python <= most_python, ran.stdout
+    assert lua <= most_lua, ran.stdout
