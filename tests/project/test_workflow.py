@@ -3,15 +3,18 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.kit.matrix import NOT_QUICK
+from tests.kit.matrix import NOT_QUICK, OLDEST
 from tests.kit.processes import ROOT
+from tests.kit.servers import EMBEDDED
 
 FILE = ROOT / ".github" / "workflows" / "ci.yml"
+MAKEFILE = (ROOT / "Makefile").read_text()
 JOBS: dict[str, Any] = yaml.safe_load(FILE.read_text())["jobs"]
 NIGHTLY = {"faults", "machine"}
 """What no job of each change runs."""
@@ -38,6 +41,23 @@ def test_each_job_has_a_limit() -> None:
     assert all(0 < job["timeout-minutes"] < 360 for job in JOBS.values())
 
 
+def test_actions_are_named_by_digest() -> None:
+    """A tag can be moved to other code. The comment is for people, and for Dependabot."""
+    used = re.findall(r"uses: (.*)", FILE.read_text())
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one)] == []
+
+
+def test_the_core_is_tried_on_each_python_with_both_ends_of_the_servers() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = "Programming Language :: Python :: "
+    pythons = [one.removeprefix(named) for one in project["classifiers"] if named in one]
+    for job in "readme", "core":
+        assert JOBS[job]["strategy"]["matrix"]["python"] == pythons
+    [asked] = [step["env"] for step in JOBS["core"]["steps"] if "env" in step]
+    assert {EMBEDDED, OLDEST} <= {*asked["EXPIREBRIDGE_TEST_SERVERS"].split()}
+
+
 def test_it_runs_the_commands_of_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     commands = re.findall(r"^\$ (make \w+) +#", readme, re.MULTILINE)
@@ -57,7 +77,7 @@ def test_each_subject_is_in_one_job() -> None:
 
 
 def test_what_it_calls_is_there() -> None:
-    goals = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    goals = re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE)
     scripts = [ROOT / ".ci" / name for name in ("run", "nightly")]
     commands = [command for job in JOBS for command in commands_of(job) if "apt-get" not in command]
     for text in [*commands, *(script.read_text() for script in scripts)]:
@@ -68,8 +88,7 @@ def test_what_it_calls_is_there() -> None:
 
 
 def test_what_make_test_all_runs_is_run_by_night_or_for_each_change() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    [parts] = re.findall(r"^test-all: ([\w -]+?) *##", makefile, re.MULTILINE)
+    [parts] = re.findall(r"^test-all: ([\w -]+?) *##", MAKEFILE, re.MULTILINE)
     scripts = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "nightly"))
     for part in parts.split():
         assert re.search(rf"^step .*\bmake {part}\b", scripts, re.MULTILINE), part
