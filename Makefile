@@ -24,7 +24,7 @@ LAB := $(VENV)-bench/lab
 SITE := $(VENV)-docs
 RELEASE := $(VENV)-release
 
-.PHONY: demo test test-throttled test-repeated test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots docs release-check clean
+.PHONY: demo test test-throttled test-repeated test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check lock format bench bench-report designs screenshots docs release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
@@ -85,10 +85,15 @@ sources: $(VENV)/.dev  ## BullMQ, Celery, arq and schedulers, for the tests of i
 	    --requirement tests/importing/$$library.txt || exit 1; \
 	done
 
-check: $(VENV)/.dev  ## Style and types
+check: $(VENV)/.dev  ## Style, spelling and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@git ls-files -z | xargs -0 $(BIN)/codespell
 	@$(BIN)/mypy
+
+lock: $(VENV)/.demo  ## uv.lock, after a change of what pyproject.toml requires; ARGS=--upgrade: the newest versions
+	@$(call install_uv,$(VENV))
+	@$(BIN)/uv lock --system-certs $(ARGS)
 
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .
@@ -112,10 +117,13 @@ release-check: $(RELEASE)/.made  ## All of a release that can be done without pu
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Into an environment, the package with extras. What takes pip a minute takes uv seconds; it is asked to trust whom this
-# machine trusts, as pip is told to by its settings.
-install = $(1)/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13' && \
-  $(1)/bin/uv pip install --quiet --system-certs --compile-bytecode --python $(1)/bin/python --editable '.[$(2)]'
+# Into an environment, the package with extras, in the versions of uv.lock. uv is asked to trust whom this machine
+# trusts, as pip is told to by its settings, and to leave what is there: pip.
+comma := ,
+install_uv = $(1)/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13'
+install = $(install_uv) && \
+  UV_PROJECT_ENVIRONMENT=$(1) $(1)/bin/uv sync --quiet --locked --inexact --system-certs --compile-bytecode \
+    --python $(1)/bin/python $(patsubst %,--extra %,$(subst $(comma), ,$(2)))
 
 # The environment is made in one piece: the marker is written last.
 $(VENV)/.demo: pyproject.toml
@@ -125,7 +133,7 @@ $(VENV)/.demo: pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[server]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.demo
+$(VENV)/.dev: $(VENV)/.demo uv.lock
 	@echo "setting up the tools for tests ..."
 	@$(call install,$(VENV),$(EXTRAS))
 	@# redis-py imports these where they are installed, in each process that a test starts: a fifth of a start.
@@ -137,19 +145,19 @@ $(VENV)/fast/hiredis: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/fast hiredis
 	@touch $@
 
-$(LAB)/.made: pyproject.toml
+$(LAB)/.made: uv.lock
 	@echo "setting up the laboratory ..."
 	@test -x $(LAB)/bin/pip || $(PYTHON) -m venv $(LAB)
 	@$(call install,$(LAB),bench)
 	@touch $@
 
-$(SITE)/.made: pyproject.toml
+$(SITE)/.made: uv.lock
 	@echo "setting up the tools for the site ..."
 	@test -x $(SITE)/bin/pip || $(PYTHON) -m venv $(SITE)
 	@$(call install,$(SITE),docs)
 	@touch $@
 
-$(RELEASE)/.made: pyproject.toml
+$(RELEASE)/.made: uv.lock
 	@echo "setting up the tools for releases ..."
 	@test -x $(RELEASE)/bin/pip || $(PYTHON) -m venv $(RELEASE)
 	@$(call install,$(RELEASE),release)

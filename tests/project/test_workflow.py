@@ -1,5 +1,9 @@
-"""The workflow is valid, runs what README says, leaves out no subject, and no job runs for ever."""
+"""The workflow is valid, runs what README says, leaves out no subject, and no job runs for ever.
 
+And what else the repository's host, editors and git read is valid, and calls what is there.
+"""
+
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.kit.matrix import NOT_QUICK, OLDEST
@@ -24,8 +29,8 @@ def commands_of(job: str) -> list[str]:
     return [step["run"] for step in JOBS[job]["steps"] if "run" in step]
 
 
-def is_valid(file: Path) -> bool:
-    words = ["-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file)]
+def is_valid(file: Path, schema: str = "github-workflows") -> bool:
+    words = ["-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(file)]
     checked = subprocess.run([sys.executable, *words], capture_output=True, check=False)
     return checked.returncode == 0
 
@@ -35,6 +40,29 @@ def test_the_workflow_is_valid(tmp_path: Path) -> None:
     wrong = tmp_path / "ci.yml"
     wrong.write_text(FILE.read_text().replace("runs-on:", "run-on:", 1))
     assert not is_valid(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        (".github/dependabot.yml", "dependabot"),
+        (".github/ISSUE_TEMPLATE/bug.yml", "github-issue-forms"),
+        (".github/ISSUE_TEMPLATE/config.yml", "github-issue-config"),
+        (".github/ISSUE_TEMPLATE/idea.yml", "github-issue-forms"),
+    ],
+)
+def test_what_else_the_host_reads_is_valid(name: str, schema: str) -> None:
+    assert is_valid(ROOT / name, schema)
+
+
+def test_what_runs_before_a_commit_is_what_make_check_runs() -> None:
+    config = ROOT / ".pre-commit-config.yaml"
+    subprocess.run([sys.executable, "-m", "pre_commit", "validate-config", config], check=True)
+    [repository] = yaml.safe_load(config.read_text())["repos"]
+    checked = re.findall(r"\$\(BIN\)/(ruff \w+|codespell)", MAKEFILE)
+    assert {" ".join(one["entry"].split()[:2]) for one in repository["hooks"]} == {
+        f".venv/bin/{command}" for command in checked
+    }
 
 
 def test_each_job_has_a_limit() -> None:
@@ -80,6 +108,8 @@ def test_what_it_calls_is_there() -> None:
     goals = re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE)
     scripts = [ROOT / ".ci" / name for name in ("run", "nightly")]
     commands = [command for job in JOBS for command in commands_of(job) if "apt-get" not in command]
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    commands += [value for name, value in container.items() if name.endswith("Command")]
     for text in [*commands, *(script.read_text() for script in scripts)]:
         for words in re.findall(r"\bmake ((?:[a-z][\w-]* ?)+)(?!\S)", text):
             assert set(words.split()) <= set(goals), words
