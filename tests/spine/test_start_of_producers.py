@@ -1,10 +1,15 @@
-"""What a process loads that only makes tasks: nothing that others need."""
+"""What a process loads that only makes tasks: nothing that others need.
+
+And what none loads unasked: the packages of extras.
+"""
 
 import importlib.util
 import subprocess
 import sys
 
 import pytest
+
+from tests.kit.processes import ROOT
 
 # All that a producer loads for its first task. Each takes from 0.1 to 2 ms of its start: what is
 # needed later is imported by the first call that uses it.
@@ -48,11 +53,27 @@ async def make():
 asyncio.run(make())
 """
 LISTENS = "import expirebridge.listener.listener"
+RUNS = """
+import asyncio
+from expirebridge import AsyncBridge, Listener
+async def run():
+    async with Listener(), AsyncBridge() as bridge:
+        task = await bridge.make_task('mail.send', [1, 'hello'], 0)
+        while not (await bridge.get(task.id)).state.finished:
+            await asyncio.sleep(0.01)
+asyncio.run(run())
+"""
+
+OF_EXTRAS = {
+    "asgiref", "cryptography", "django", "jinja2", "opentelemetry", "prometheus_client", "pydantic",
+    "pytest", "sqlalchemy", "starlette", "uvicorn", "watchfiles",
+}  # fmt: skip
+"""What only those install who need it."""
 
 
 def loaded_by(program: str, url: str = "") -> set[str]:
     told = subprocess.run(
-        [sys.executable, "-c", program + LOADED],
+        [sys.executable, "-c", program + LOADED], cwd=ROOT,
         env={"EXPIREBRIDGE_URL": url}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return set(told.stdout.split())
@@ -80,9 +101,21 @@ def test_the_first_task_is_made_with_these_modules(
     assert own == set(needed)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("import expirebridge", id="import"),
+        pytest.param(WAITS, id="make"),
+        pytest.param(RUNS, id="run"),
+    ],
+)
+def test_nothing_of_the_extras_is_loaded(program: str, url: str, redis_loads: set[str]) -> None:
+    assert (loaded_by(program, url) - redis_loads) & OF_EXTRAS == set()
+
+
 def test_these_exist() -> None:
     """Otherwise, under a new name, they would be loaded unseen."""
-    assert all(importlib.util.find_spec(name) for name in NOT_NEEDED)
+    assert all(importlib.util.find_spec(name) for name in [*NOT_NEEDED, *OF_EXTRAS])
 
 
 def test_a_listener_loads_at_once_what_it_needs_later() -> None:
