@@ -307,7 +307,7 @@ def test_a_node_of_a_cluster_that_has_not_the_keys_is_refused(url: str) -> None:
 
 
 PAGE = (ROOT / "docs" / "how-to" / "import.md").read_text()
-SCHEDULERS = (ROOT / "docs" / "how-to" / "replace-a-scheduler.md").read_text()
+SWITCHING = (ROOT / "docs" / "how-to" / "switch.md").read_text()
 
 
 def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:
@@ -316,8 +316,8 @@ def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:
     others = {"source", "--from", "--url", "--prefix", "--json"}
     shown = set(re.findall(r"^\| `(--[\w-]+)", PAGE, re.MULTILINE))
     assert shown == options - others
-    calls = re.findall(r"^\$ expirebridge import (--from .*)$", PAGE + SCHEDULERS, re.MULTILINE)
-    assert len(calls) == 7
+    calls = re.findall(r"^\$ expirebridge import (--from .*)$", PAGE, re.MULTILINE)
+    assert len(calls) == 6
     for call in calls:
         command.make_context("import", shlex.split(call))
 
@@ -332,7 +332,7 @@ def test_the_reasons_that_the_page_shows_are_those_of_the_report() -> None:
 
 
 def test_the_handlers_that_the_page_shows_are_handlers(tmp_path: Path) -> None:
-    afters = re.findall(r"```python\n# after: tasks/mail.py\n(.*?)```", PAGE, re.DOTALL)
+    afters = re.findall(r"```python\n# after: tasks/mail.py\n(.*?)```", SWITCHING, re.DOTALL)
     assert len(afters) == 3
     for number, text in enumerate(afters):
         folder = tmp_path / f"page{number}"
