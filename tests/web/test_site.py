@@ -13,7 +13,7 @@ from tests.web.serving import IN_CHROMIUM, served
 
 pytestmark = [*IN_CHROMIUM, *WITH_ZENSICAL]
 
-WIDE = ("index.html", "reference/performance.html", "reference/api/expirebridge.html")
+WIDE = ("index.html", "benchmarks/pages/performance.html", "reference/api/expirebridge.html")
 """Pages with wide tables and long lines of code."""
 
 
