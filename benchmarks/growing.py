@@ -2,7 +2,7 @@
 
 Two servers: an old one with one partition, and a new one with 16, each with a listener. So many
 tasks wait at the old one for an hour and more. Then they are moved, by
-`expirebridge.migration.migrator` in this process, while a producer goes on at the old one, 50
+`expirebridge.moving.migrator` in this process, while a producer goes on at the old one, 50
 tasks a second that are due after 6 s. Printed:
 
 - how long the move took, and how many tasks a second that is;
@@ -30,7 +30,7 @@ import redis
 from benchmarks.adoption import cpu
 from expirebridge import Bridge, ServerUnreachable, State
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.migration.migrator import Migrator
+from expirebridge.moving.migrator import Migrator
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 

@@ -6,7 +6,7 @@ of pytest, and is to cost it nothing.
 
 from typing import TYPE_CHECKING
 
-from expirebridge.model.lazy_imports import names_of
+from expirebridge.task.lazy_imports import names_of
 
 if TYPE_CHECKING:
     from expirebridge.errors import (
@@ -37,24 +37,25 @@ if TYPE_CHECKING:
         TaskDiffers,
         TaskExists,
     )
-    from expirebridge.handlers import Call, Then, every, handler
+    from expirebridge.groups.values import Group, GroupListing, GroupState
+    from expirebridge.handlers import Call, Then, handler
     from expirebridge.hooks import hook, lifespan
+    from expirebridge.lateness.values import LateCause, Lateness
+    from expirebridge.limits.lanes import DeclaredLimit, Lane, QueuePlace
+    from expirebridge.limits.values import Limit, Rate
     from expirebridge.listener.listener import Listener
-    from expirebridge.model.answers import Counts, LeftOut, LimitListing, Listing, Moving
-    from expirebridge.model.codec import Codec
-    from expirebridge.model.group import Group, GroupListing, GroupState
-    from expirebridge.model.history import HistoryEntry
-    from expirebridge.model.hold import Hold
-    from expirebridge.model.lanes import DeclaredLimit, Lane, QueuePlace
-    from expirebridge.model.lateness import LateCause, Lateness
-    from expirebridge.model.limits import Limit, Rate
-    from expirebridge.model.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
-    from expirebridge.model.reason import Reason
-    from expirebridge.model.task import Change, Outcome, State, Task, current_task
     from expirebridge.observe.logs import log_event
-    from expirebridge.producer.bridge import AsyncBridge, Bridge, make_task, make_tasks
-    from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
+    from expirebridge.sealing.codec import Codec
+    from expirebridge.series.declaration import every
+    from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
     from expirebridge.settings import Settings
+    from expirebridge.task.answers import Counts, LeftOut, LimitListing, Listing, Moving
+    from expirebridge.task.bridge import AsyncBridge, Bridge, make_task, make_tasks
+    from expirebridge.task.history import HistoryEntry
+    from expirebridge.task.hold import Hold
+    from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
+    from expirebridge.task.reason import Reason
+    from expirebridge.task.task import Change, Outcome, State, Task, current_task
 
 __all__ = [
     "AsyncBridge",
@@ -132,55 +133,55 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AsyncBridge": "producer.bridge",
-    "Bridge": "producer.bridge",
-    "Busy": "model.policies",
+    "AsyncBridge": "task.bridge",
+    "Bridge": "task.bridge",
+    "Busy": "task.policies",
     "Call": "handlers",
-    "Change": "model.task",
-    "Codec": "model.codec",
-    "Counts": "model.answers",
-    "DeclaredLimit": "model.lanes",
-    "Discard": "model.policies",
+    "Change": "task.task",
+    "Codec": "sealing.codec",
+    "Counts": "task.answers",
+    "DeclaredLimit": "limits.lanes",
+    "Discard": "task.policies",
     "EmbeddedServerError": "errors",
     "ExpirebridgeError": "errors",
-    "Exponential": "model.policies",
+    "Exponential": "task.policies",
     "FormatTooNew": "errors",
-    "Group": "model.group",
+    "Group": "groups.values",
     "GroupClosed": "errors",
     "GroupDiffers": "errors",
     "GroupError": "errors",
     "GroupIncomplete": "errors",
-    "GroupListing": "model.group",
+    "GroupListing": "groups.values",
     "GroupNotFound": "errors",
-    "GroupState": "model.group",
+    "GroupState": "groups.values",
     "HandlersError": "errors",
-    "HistoryEntry": "model.history",
-    "Hold": "model.hold",
+    "HistoryEntry": "task.history",
+    "Hold": "task.hold",
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
-    "Lane": "model.lanes",
-    "LateCause": "model.lateness",
-    "Lateness": "model.lateness",
+    "Lane": "limits.lanes",
+    "LateCause": "lateness.values",
+    "Lateness": "lateness.values",
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
-    "LeftOut": "model.answers",
-    "Limit": "model.limits",
-    "LimitListing": "model.answers",
+    "LeftOut": "task.answers",
+    "Limit": "limits.values",
+    "LimitListing": "task.answers",
     "LimitsNeedOnePartition": "errors",
-    "Listing": "model.answers",
-    "Moving": "model.answers",
+    "Listing": "task.answers",
+    "Moving": "task.answers",
     "NotPermitted": "errors",
     "PartitionsDiffer": "errors",
     "PartlyDone": "errors",
-    "Outcome": "model.task",
-    "QueuePlace": "model.lanes",
-    "Rate": "model.limits",
-    "Reason": "model.reason",
-    "Retry": "model.policies",
-    "Series": "series.state",
+    "Outcome": "task.task",
+    "QueuePlace": "limits.lanes",
+    "Rate": "limits.values",
+    "Reason": "task.reason",
+    "Retry": "task.policies",
+    "Series": "series.values",
     "SeriesDeclared": "errors",
-    "SeriesListing": "series.state",
-    "SeriesOutcome": "series.state",
+    "SeriesListing": "series.values",
+    "SeriesOutcome": "series.values",
     "ServerError": "errors",
     "ServerOutOfMemory": "errors",
     "ServerReadOnly": "errors",
@@ -189,21 +190,21 @@ _MODULES = {
     "Settings": "settings",
     "SlotMoving": "errors",
     "SlotUnserved": "errors",
-    "Snooze": "model.policies",
-    "Spread": "model.policies",
-    "State": "model.task",
-    "Task": "model.task",
+    "Snooze": "task.policies",
+    "Spread": "task.policies",
+    "State": "task.task",
+    "Task": "task.task",
     "TaskDiffers": "errors",
     "TaskExists": "errors",
     "Then": "handlers",
-    "current_task": "model.task",
-    "every": "handlers",
+    "current_task": "task.task",
+    "every": "series.declaration",
     "handler": "handlers",
     "hook": "hooks",
     "lifespan": "hooks",
     "log_event": "observe.logs",
-    "make_task": "producer.bridge",
-    "make_tasks": "producer.bridge",
+    "make_task": "task.bridge",
+    "make_tasks": "task.bridge",
 }
 """Where each name is."""
 

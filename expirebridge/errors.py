@@ -31,14 +31,14 @@ ExpirebridgeError
     ├── FormatTooNew         a newer expirebridge wrote this database
     └── PartitionsDiffer     the database has another number of partitions
 
-`expirebridge.model.policies` has the exceptions that a handler raises to control its own task:
+`expirebridge.task.policies` has the exceptions that a handler raises to control its own task:
 `Retry`, `Snooze`, `Busy`, `Discard`.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from expirebridge.model.counting import plural
+from expirebridge.task.counting import plural
 
 
 class ExpirebridgeError(Exception):

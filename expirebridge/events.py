@@ -6,9 +6,9 @@ Hooks get them, see `hooks.py`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from expirebridge.model.lateness import LateCause
-from expirebridge.model.short_repr import short_repr
-from expirebridge.model.task import Task
+from expirebridge.lateness.values import LateCause
+from expirebridge.task.short_repr import short_repr
+from expirebridge.task.task import Task
 
 
 class End(StrEnum):

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from expirebridge.model.lazy_imports import names_of
+from expirebridge.task.lazy_imports import names_of
 
 if TYPE_CHECKING:
     from expirebridge.events import (

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.connection import clients
-from expirebridge.producer import unknown_functions
+from expirebridge.fleet import unknown_functions
 from expirebridge.settings import VARIABLES, Settings
 from expirebridge.store.client import AsyncStore, Store
 from tests.kit.databases import SQLITE, Database, binary_of, database_of

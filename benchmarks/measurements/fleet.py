@@ -17,12 +17,13 @@ from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.fleet import calls as fleet
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet
-from expirebridge.store.commands.call import Command, new_nonce
-from expirebridge.store.commands.claiming import Claim, Walk
 from expirebridge.store.script_loader import load
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.call import Command, new_nonce
+from expirebridge.task.calls.claiming import Claim, Walk
 
 KEPT = 100_000
 PERCENTS = (50, 99, 100)

@@ -8,14 +8,15 @@ server's own LATENCY monitor holds of 1 ms or more.
 """
 
 from collections import defaultdict
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import expirebridge
 from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from benchmarks.lab.stage import Stage
-from expirebridge.store.script_loader import FOLDERS, load
+from expirebridge.store.script_loader import load
 
 KEPT = 100_000
 PERCENTS = (50, 99, 100)
@@ -74,10 +75,9 @@ def _summed_up(entries: list[dict[str, Any]]) -> dict[str, Any]:
 def _script_names() -> dict[str, str]:
     """The names of our scripts by the digests that the server knows them by."""
     names: dict[str, str] = {}
-    for folder in FOLDERS:
-        for file in resources.files("expirebridge.store").joinpath("lua", folder).iterdir():
-            script = load(file.name.removesuffix(".lua"))
-            names |= {script.headed.sha: script.name, script.plain.sha: script.name}
+    for file in Path(expirebridge.__file__).parent.glob("*/lua/*.lua"):
+        script = load(file.stem)
+        names |= {script.headed.sha: script.name, script.plain.sha: script.name}
     return names
 
 

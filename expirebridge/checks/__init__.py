@@ -22,8 +22,8 @@ from expirebridge.checks.work import OVERDUE_LIMIT, check_health, overwritten
 from expirebridge.errors import ServerReadOnly, ServerUnsuitable
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database
-from expirebridge.store.commands import inspection
-from expirebridge.store.commands.call import Steps, command
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.call import Steps, command
 
 __all__ = [
     "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health",

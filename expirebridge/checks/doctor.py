@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
-from expirebridge.checks.sealed import check_keys, check_opened
 from expirebridge.checks.server import (
     check_buffers,
     check_clock,
@@ -45,13 +44,14 @@ from expirebridge.errors import (
     ServerError,
     ServerUnreachable,
 )
+from expirebridge.foreign import function_library
+from expirebridge.sealing.checks import check_keys, check_opened
 from expirebridge.settings import Settings
-from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database, Store
-from expirebridge.store.commands import partitions
-from expirebridge.store.commands.call import Steps, command
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import partitions
+from expirebridge.task.calls.call import Steps, command
 
 
 def examine(store: Partitions | Store, settings: Settings, role: LoginRole) -> list[Finding]:

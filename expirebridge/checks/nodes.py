@@ -10,11 +10,11 @@ from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.connection.cluster_client import ClusterClient
 from expirebridge.connection.several_servers import primaries_of
 from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, ServerUnreachable
-from expirebridge.model.counting import plural
-from expirebridge.model.keys import slot_of
 from expirebridge.store.client import Store
-from expirebridge.store.commands import partitions
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import partitions
+from expirebridge.task.counting import plural
+from expirebridge.task.keys import slot_of
 
 _SHOWN = 5
 """Nodes that a finding names at most."""

@@ -8,13 +8,14 @@ import redis
 
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human
+from expirebridge.foreign import calls as reconciling
 from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
-from expirebridge.store.commands import call, inspection, reconciling
-from expirebridge.store.commands.call import Steps
 from expirebridge.store.errors import is_about_keys, translated
+from expirebridge.task.calls import call, inspection
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"

@@ -16,12 +16,12 @@ from expirebridge.connection.cluster_client import slot_of
 from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
 from expirebridge.errors import PartitionsDiffer
-from expirebridge.model.answers import texts_of
-from expirebridge.model.counting import plural
-from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.store.commands import looking, partitions
-from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Steps, at_if_available, command
+from expirebridge.task.answers import texts_of
+from expirebridge.task.calls import looking, partitions
+from expirebridge.task.calls.call import LEFT_OUT, PARTITIONS, Steps, at_if_available, command
+from expirebridge.task.counting import plural
+from expirebridge.task.keys import InvalidKey, TriggerKey, parse_key
+from expirebridge.task.partitions import PartitionLayout
 
 _LOOK = "redis-cli --cluster check HOST:PORT"
 

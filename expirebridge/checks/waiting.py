@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from expirebridge.checks.finding import Finding, ok, warning
 from expirebridge.checks.work import first_of
 from expirebridge.errors import LimitsNeedOnePartition
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.groups.calls import find_unended
 from expirebridge.handlers.definition import Handler
-from expirebridge.handlers.fleet import KnownFunctions
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human
-from expirebridge.model.hold import Hold
-from expirebridge.model.lanes import DeclaredLimit, Lane
-from expirebridge.model.task import from_ms
-from expirebridge.store.commands import fleet, holds, inspection
-from expirebridge.store.commands.call import PARTITIONS, Steps
-from expirebridge.store.commands.groups import find_unended
-from expirebridge.store.commands.lanes import read_limits
+from expirebridge.limits.calls import read_limits
+from expirebridge.limits.lanes import DeclaredLimit, Lane
+from expirebridge.task.calls import holds, inspection
+from expirebridge.task.calls.call import PARTITIONS, Steps
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
+from expirebridge.task.hold import Hold
+from expirebridge.task.task import from_ms
 
 _LANES = 100
 """Lanes that are looked at, those with most tasks."""

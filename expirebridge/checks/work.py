@@ -7,26 +7,28 @@ from collections.abc import Sequence
 
 from expirebridge.checks.finding import Finding, Level, error, ok, warning
 from expirebridge.checks.server import SAMPLE, other_data
-from expirebridge.handlers.fleet import KnownFunctions
-from expirebridge.model.answers import Counts, LeftOut, texts_of
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human
-from expirebridge.model.keys import InvalidKey, parse_key
-from expirebridge.model.lacking import Lacking
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.policies import UNKNOWN_DELAY
-from expirebridge.model.task import from_ms
-from expirebridge.series.state import Series
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.calls import Fleet, Idle
+from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.fleet.lacking import Lacking
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign import function_library
+from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
+from expirebridge.series.calls import series_page
+from expirebridge.series.values import Series
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import function_library
 from expirebridge.store.client import Database
-from expirebridge.store.commands import fleet, inspection, looking, reconciling
-from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_available
-from expirebridge.store.commands.fleet import Fleet, Idle
-from expirebridge.store.commands.inspection import Health
-from expirebridge.store.commands.ledger import MOST_DIRTY, WriteBackBacklog, read_ledgers
-from expirebridge.store.commands.pages import BEGINNING, Pages
-from expirebridge.store.commands.series import series_page
+from expirebridge.task.answers import Counts, LeftOut, texts_of
+from expirebridge.task.calls import inspection, looking
+from expirebridge.task.calls.call import PARTITIONS, Steps, at_if_available
+from expirebridge.task.calls.inspection import Health
+from expirebridge.task.calls.pages import BEGINNING, Pages
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
+from expirebridge.task.keys import InvalidKey, parse_key
+from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.policies import UNKNOWN_DELAY
+from expirebridge.task.task import from_ms
 
 _SAMPLE = 1000
 BEHIND = 60.0

@@ -11,10 +11,10 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import print_line
 from expirebridge.cli.stats import probe_store_of
-from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import MAX_PARTITIONS
 from expirebridge.settings import Settings
 from expirebridge.store.acl import STANDING, LoginRole, line
+from expirebridge.task.keys import slot_of
+from expirebridge.task.partitions import MAX_PARTITIONS
 
 
 def acl(

@@ -23,8 +23,8 @@ from expirebridge.embedded.cluster import FEWEST, EmbeddedCluster
 from expirebridge.embedded.resources import example_tasks
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.errors import ExpirebridgeError
-from expirebridge.model.counting import plural
-from expirebridge.producer.bridge import Bridge
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.counting import plural
 
 SETTLE = 1.0
 """Seconds that the demo waits after the last due time, for what must not run."""

@@ -29,12 +29,12 @@ from expirebridge.cli.stats import probe_store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import LimitsNeedOnePartition, ServerError
 from expirebridge.handlers import Registry
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human, seconds_of
+from expirebridge.ledger.calls import read_ledgers
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
-from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human, seconds_of
 
 
 def doctor(

@@ -10,9 +10,9 @@ from expirebridge.cli.json_arguments import read_named, read_positional
 from expirebridge.cli.options import AsJson, Url
 from expirebridge.cli.output import print_fields, print_json, print_line
 from expirebridge.cli.tasks import TaskId, not_possible, report_change
-from expirebridge.model.edited_arguments import ArgumentChange, changes
-from expirebridge.model.task import Change, Task
-from expirebridge.producer.bridge import Bridge
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.edited_arguments import ArgumentChange, changes
+from expirebridge.task.task import Change, Task
 
 _CHECKED = {
     Change.EDITED: "they fit a signature that a running listener has declared",

@@ -13,9 +13,9 @@ from expirebridge.cli.output import (
     print_tasks,
 )
 from expirebridge.errors import PartlyDone
-from expirebridge.model.counting import plural
-from expirebridge.model.task import Change, State
-from expirebridge.producer.bridge import Bridge
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.counting import plural
+from expirebridge.task.task import Change, State
 
 Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]

@@ -17,13 +17,13 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import print_json, print_line, print_table, printable, prints_aside
 from expirebridge.cli.stats import store_of
+from expirebridge.fleet.calls import Fleet, read_fleet
+from expirebridge.fleet.functions import believed
 from expirebridge.handlers import Handler, Registry
-from expirebridge.handlers.fleet import believed
 from expirebridge.handlers.selection import helper_kind
-from expirebridge.model.durations import human
-from expirebridge.model.policies import Delays
 from expirebridge.settings import Settings
-from expirebridge.store.commands.fleet import Fleet, read_fleet
+from expirebridge.task.durations import human
+from expirebridge.task.policies import Delays
 
 # The output of `handlers --fleet`: the code that each listener runs, and its functions.
 

@@ -7,8 +7,8 @@ import typer
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Url, read_moment
 from expirebridge.cli.output import moment, print_json, print_line, print_table, warn
-from expirebridge.model.hold import Hold
-from expirebridge.producer.bridge import Bridge
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.hold import Hold
 
 Func = Annotated[str | None, typer.Option(help="All tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="All tasks with this tag.")]

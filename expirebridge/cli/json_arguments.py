@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model import keys
-from expirebridge.model.edited_arguments import read_args, read_kwargs
+from expirebridge.task import keys
+from expirebridge.task.edited_arguments import read_args, read_kwargs
 
 _BARE_WORD = re.compile(r"""(?<![\w"'.])(?!true\b|false\b|null\b)[A-Za-z_][\w.@-]*""", re.ASCII)
 

@@ -10,19 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from expirebridge.cli.ending import STUCK, end, end_at_sighup, ends_at_ctrl_c
-from expirebridge.cli.function_loading import is_newer, load_into
 from expirebridge.errors import InvalidSetting, ServerError
+from expirebridge.foreign.function_loading import is_newer, load_into
 from expirebridge.handlers import Registry, watched
 from expirebridge.handlers.django_project import set_up_django
 from expirebridge.hooks import Hook
 from expirebridge.listener import listener
 from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import RELOADER, SupervisorLink, watch_reloader
-from expirebridge.model.counting import plural
-from expirebridge.model.log_fields import event
+from expirebridge.listener.supervisor.supervisor import Supervisor, count_of
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings, warn_of_variables
-from expirebridge.supervisor.supervisor import Supervisor, count_of
+from expirebridge.task.counting import plural
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -12,8 +12,8 @@ import typer
 
 from expirebridge.cli.ending import BAD_INPUT
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.model.durations import seconds_of
 from expirebridge.settings import DEFAULT_URL, Doorbells, Settings
+from expirebridge.task.durations import seconds_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -20,12 +20,12 @@ from rich.text import Text
 
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
-from expirebridge.model.answers import Counts, LeftOut, Listing, texts_of
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human
-from expirebridge.model.group import Group
-from expirebridge.model.history import HistoryEntry
-from expirebridge.model.task import Change, State, Task
+from expirebridge.groups.values import Group
+from expirebridge.task.answers import Counts, LeftOut, Listing, texts_of
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
+from expirebridge.task.history import HistoryEntry
+from expirebridge.task.task import Change, State, Task
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000

@@ -11,13 +11,13 @@ from expirebridge.cli.output import print_json, print_line, print_table, warn_of
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
-from expirebridge.model.answers import Counts
-from expirebridge.model.counting import plural
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.producer.bridge import Bridge
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands.looking import COUNTED
+from expirebridge.task.answers import Counts
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.calls.looking import COUNTED
+from expirebridge.task.counting import plural
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.partitions import PartitionLayout
 
 group = typer.Typer(
     help="Partitions: create them, and show the tag of each.",

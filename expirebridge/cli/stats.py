@@ -22,17 +22,17 @@ from expirebridge.cli.output import (
 )
 from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
-from expirebridge.model.answers import Counts, LeftOut, texts_of
-from expirebridge.model.durations import human, seconds_of
-from expirebridge.model.lateness import LateCause, words_of
-from expirebridge.model.objective import TARGET, ObjectiveResult
-from expirebridge.model.task import State, Task
+from expirebridge.lateness.objective import TARGET, ObjectiveResult
+from expirebridge.lateness.values import LateCause, words_of
 from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands import inspection
-from expirebridge.store.commands.inspection import Health
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.answers import Counts, LeftOut, texts_of
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.inspection import Health
+from expirebridge.task.durations import human, seconds_of
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.task import State, Task
 
 SHOWN = 8
 """Most tasks that `top` shows in each of its lists: running, waiting, failed."""

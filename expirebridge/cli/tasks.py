@@ -42,13 +42,13 @@ from expirebridge.cli.output import (
     warn,
     warn_of,
 )
-from expirebridge.model.answers import Listing
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import seconds_of
-from expirebridge.model.group_names import group_of
-from expirebridge.model.task import Change, State, Task
-from expirebridge.producer.bridge import Bridge
-from expirebridge.producer.listing import MAX_EXAMINED
+from expirebridge.groups.names import group_of
+from expirebridge.task.answers import Listing
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import seconds_of
+from expirebridge.task.operations.listing import MAX_EXAMINED
+from expirebridge.task.task import Change, State, Task
 
 # Commands that change tasks that exist.
 

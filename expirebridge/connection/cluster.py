@@ -12,8 +12,8 @@ import redis
 from redis import exceptions
 
 from expirebridge.connection.urls import Address
-from expirebridge.model.forks import renew_after_fork
 from expirebridge.store.errors import NoPrimary, SlotNotServed, WrongPlace
+from expirebridge.task.forks import renew_after_fork
 
 # Which node serves which slot, as one node of a cluster says it.
 

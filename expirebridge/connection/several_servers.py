@@ -34,10 +34,10 @@ from expirebridge.connection.urls import (
     read_cluster_url,
     read_sentinel_url,
 )
-from expirebridge.model import keys
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store.errors import translated
 from expirebridge.store.tls import AsyncTlsConnection, TlsConnection
+from expirebridge.task import keys
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 
 _FOLLOWING: dict[Any, Any] = {
     redis.Connection: FollowingConnection,

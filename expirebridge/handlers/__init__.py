@@ -6,14 +6,12 @@ none of them.
 
 from typing import TYPE_CHECKING
 
-from expirebridge.model.lazy_imports import names_of
+from expirebridge.task.lazy_imports import names_of
 
 if TYPE_CHECKING:
-    from expirebridge.handlers.aliases import inner_name
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
     from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
-    from expirebridge.handlers.periodic import every
     from expirebridge.handlers.registry import Registry, name_of, refuse_left_out, watched
     from expirebridge.handlers.then import Then
 
@@ -24,9 +22,7 @@ __all__ = [
     "Registry",
     "Then",
     "check_binding",
-    "every",
     "handler",
-    "inner_name",
     "is_private",
     "name_of",
     "plain_arguments",
@@ -36,21 +32,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Call": "call",
-    "Handler": "definition",
-    "Kind": "definition",
-    "Registry": "registry",
-    "Then": "then",
-    "check_binding": "arguments",
-    "every": "periodic",
-    "handler": "definition",
-    "inner_name": "aliases",
-    "is_private": "definition",
-    "name_of": "registry",
-    "plain_arguments": "arguments",
-    "refuse_left_out": "registry",
-    "typed_arguments": "definition",
-    "watched": "registry",
+    "Call": "handlers.call",
+    "Handler": "handlers.definition",
+    "Kind": "handlers.definition",
+    "Registry": "handlers.registry",
+    "Then": "handlers.then",
+    "check_binding": "handlers.arguments",
+    "handler": "handlers.definition",
+    "is_private": "handlers.definition",
+    "name_of": "handlers.registry",
+    "plain_arguments": "handlers.arguments",
+    "refuse_left_out": "handlers.registry",
+    "typed_arguments": "handlers.definition",
+    "watched": "handlers.registry",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name

@@ -6,7 +6,7 @@ from typing import Any
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.definition import Function, typed_arguments
-from expirebridge.model import keys
+from expirebridge.task import keys
 
 
 def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.handlers.bound_limits import BoundLimit, bind_limits
-from expirebridge.model.durations import Duration
-from expirebridge.model.keys import check_func
-from expirebridge.model.keywords import advising
-from expirebridge.model.limits import Limit, Rate, limits_of
-from expirebridge.model.policies import (
+from expirebridge.limits.bound_limits import BoundLimit, bind_limits
+from expirebridge.limits.values import Limit, Rate, limits_of
+from expirebridge.task.durations import Duration
+from expirebridge.task.keys import check_func
+from expirebridge.task.keywords import advising
+from expirebridge.task.policies import (
     MisfirePolicy,
     MisfireSpec,
     RetryPolicy,
@@ -23,7 +23,7 @@ from expirebridge.model.policies import (
     misfire_policy_of,
     policy_of,
 )
-from expirebridge.model.project import surrounded
+from expirebridge.task.project import surrounded
 
 if TYPE_CHECKING:
     from expirebridge.handlers.typed import TypedArguments

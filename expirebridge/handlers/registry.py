@@ -18,18 +18,18 @@ from types import MappingProxyType, ModuleType
 from typing import Self
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
-from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
-from expirebridge.handlers.declared_limits import refuse_conflicting_limits
+from expirebridge.fleet.aliases import Alias, owners_of_aliases, renames_in, suggestion
 from expirebridge.handlers.definition import Function, Handler
 from expirebridge.handlers.loading import HandlersFolder, HandlersModule, is_left_out, modules_in
 from expirebridge.handlers.module_list import ModuleList
-from expirebridge.handlers.periodic import declared_series, refuse_lost_series
 from expirebridge.handlers.selection import beside_tasks, listed_in, refuse_lost_marks, select
 from expirebridge.hooks import Hook, Lifespan
-from expirebridge.model import project
-from expirebridge.model.keys import check_func
-from expirebridge.model.schedule import SeriesSpec
+from expirebridge.limits.declared_limits import refuse_conflicting_limits
+from expirebridge.series.declaration import declared_series, refuse_lost_series
+from expirebridge.series.schedule import SeriesSpec
 from expirebridge.settings import HandlersPlace, Settings
+from expirebridge.task import project
+from expirebridge.task.keys import check_func
 
 
 class Registry:

@@ -14,8 +14,8 @@ from expirebridge.handlers.definition import Function, Handler, is_generator, is
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.handlers.source_code import decorated_in
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
-from expirebridge.model import project
-from expirebridge.model.keys import check_func
+from expirebridge.task import project
+from expirebridge.task.keys import check_func
 
 # `HANDLERS` in a module: the functions of it that tasks may name, and no others.
 

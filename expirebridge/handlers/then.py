@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from expirebridge.model.keywords import advising
+from expirebridge.task.keywords import advising
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from expirebridge.handlers.call import Call
-    from expirebridge.model.durations import Duration
-    from expirebridge.model.policies import MisfireSpec, RetrySpec
+    from expirebridge.task.durations import Duration
+    from expirebridge.task.policies import MisfireSpec, RetrySpec
 
 
 @advising

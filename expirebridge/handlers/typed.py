@@ -17,7 +17,7 @@ from pydantic.errors import PydanticUserError
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.call_signature import call_signature, unclear
-from expirebridge.model.policies import Discard
+from expirebridge.task.policies import Discard
 
 _SHOWN = 3
 """How many of the mistakes in one argument an error names."""

@@ -1,23 +1,26 @@
 """The ledger: tasks in a table of the application's own SQL database.
 
-Needs the extra `sql`. Nothing else of expirebridge imports SQLAlchemy.
+The public names need the extra `sql`; they are imported when they are used. Nothing else of
+expirebridge imports SQLAlchemy.
 """
 
-from expirebridge.errors import CompletionRefused, LedgerError, LedgerUnreachable, LedgerUnsuitable
+from typing import TYPE_CHECKING
 
-try:
-    import sqlalchemy as _  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'", name=error.name
-    ) from None
+from expirebridge.task.lazy_imports import names_of
 
-from expirebridge.ledger.completion import complete
-from expirebridge.ledger.ledger import Ledger
-from expirebridge.ledger.rows import LedgerTask
-from expirebridge.ledger.schema import ddl
-from expirebridge.ledger.tables import Tables, extras, tables
-from expirebridge.model.row_state import DesiredState, Status
+if TYPE_CHECKING:
+    from expirebridge.errors import (
+        CompletionRefused,
+        LedgerError,
+        LedgerUnreachable,
+        LedgerUnsuitable,
+    )
+    from expirebridge.ledger.completion import complete
+    from expirebridge.ledger.ledger import Ledger
+    from expirebridge.ledger.row_state import DesiredState, Status
+    from expirebridge.ledger.rows import LedgerTask
+    from expirebridge.ledger.schema import ddl
+    from expirebridge.ledger.sql_tables import Tables, extras, tables
 
 __all__ = [
     "CompletionRefused",
@@ -34,3 +37,32 @@ __all__ = [
     "extras",
     "tables",
 ]
+
+_MODULES = {
+    "CompletionRefused": "errors",
+    "DesiredState": "ledger.row_state",
+    "Ledger": "ledger.ledger",
+    "LedgerError": "errors",
+    "LedgerTask": "ledger.rows",
+    "LedgerUnreachable": "errors",
+    "LedgerUnsuitable": "errors",
+    "Status": "ledger.row_state",
+    "Tables": "ledger.sql_tables",
+    "complete": "ledger.completion",
+    "ddl": "ledger.schema",
+    "extras": "ledger.sql_tables",
+    "tables": "ledger.sql_tables",
+}
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+    _find = names_of(__name__, _MODULES)
+
+    def __getattr__(name: str) -> object:
+        try:
+            return _find(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
+                raise
+            raise ModuleNotFoundError(
+                "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'", name=error.name
+            ) from None

@@ -23,7 +23,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from expirebridge.model.row_state import SyncState
+from expirebridge.ledger.row_state import SyncState
 
 _FORCE_INDEX = "FORCE INDEX (expirebridge_task_todo)"
 """For MySQL, which otherwise may walk over the primary key."""

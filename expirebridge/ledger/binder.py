@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger import calls
 from expirebridge.ledger.binding import (
     REBUILD,
     Addresses,
@@ -15,12 +16,11 @@ from expirebridge.ledger.binding import (
     check_sides,
     news_of,
 )
+from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.relay_store import RelayStore, new_nonce
 from expirebridge.ledger.relay_values import RelayState
-from expirebridge.model.log_fields import event
 from expirebridge.store.client import Store
-from expirebridge.store.commands import ledger as calls
-from expirebridge.store.commands.ledger import RedisCheckpoint
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import orjson
 
 from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.relay_values import RelayProgress, RelayState
-from expirebridge.store.commands.ledger import RedisCheckpoint
 
 MOST = 50
 """The number of addresses that are stored for a side; an older one is dropped."""

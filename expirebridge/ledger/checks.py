@@ -10,15 +10,15 @@ from expirebridge.checks.work import BEHIND, first_of
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
+from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import connected, read_url
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
 from expirebridge.ledger.ledger import Ledger
 from expirebridge.ledger.threads import with_timeout
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human
-from expirebridge.series.state import Series
+from expirebridge.series.values import Series
 from expirebridge.settings import Settings
-from expirebridge.store.commands.ledger import RedisCheckpoint
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
 
 TRIES, PAUSE = 3, 0.1
 MOST_SERIES = 1000

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session, scoped_session
 
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
-from expirebridge.model.forks import renew_after_fork
-from expirebridge.model.transactions import Transaction
-from expirebridge.producer.unknown_functions import UnknownFunctions
+from expirebridge.fleet.unknown_functions import UnknownFunctions
+from expirebridge.ledger.transactions import Transaction
 from expirebridge.settings import Settings
-from expirebridge.store.commands import partitions
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import partitions
+from expirebridge.task.forks import renew_after_fork
 
 logger = logging.getLogger("expirebridge")
 

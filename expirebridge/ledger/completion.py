@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import MetaData
 
 from expirebridge.errors import CompletionRefused
+from expirebridge.ledger.row_state import DesiredState, Status
 from expirebridge.ledger.rows import Row
+from expirebridge.ledger.sql_tables import Tables, tables
 from expirebridge.ledger.statements import statements
-from expirebridge.ledger.tables import Tables, tables
 from expirebridge.ledger.transaction import adapter_of
-from expirebridge.model.row_state import DesiredState, Status
-from expirebridge.model.transactions import Transaction
+from expirebridge.ledger.transactions import Transaction
 
 
 def complete(

@@ -11,10 +11,10 @@ from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.db_errors import is_missing, reason_of
 from expirebridge.ledger.engine import engine_of
 from expirebridge.ledger.schema import Schema, checked, find, missing
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.statements import statements
-from expirebridge.ledger.tables import Tables
 from expirebridge.ledger.transaction import TransactionAdapter
-from expirebridge.model.log_fields import event
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

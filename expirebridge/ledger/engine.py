@@ -26,7 +26,7 @@ from expirebridge.errors import (
 )
 from expirebridge.ledger.db_errors import is_locked, is_missing, is_unreachable, reason_of
 from expirebridge.ledger.schema import DIALECTS, missing
-from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.sql_tables import own_tables
 
 CONNECT_SECONDS: Final = 5
 """Seconds to wait for a connection; in SQLite, for another writer."""

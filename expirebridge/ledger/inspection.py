@@ -22,21 +22,21 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
-from expirebridge.handlers.compatibility import Comparison
+from expirebridge.fleet.compatibility import Comparison
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import BacklogQuery
+from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url
 from expirebridge.ledger.relay_values import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
+from expirebridge.ledger.row_state import DesiredState, Status, SyncState
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
+from expirebridge.ledger.sql_tables import VERSION, own_tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import VERSION, own_tables
 from expirebridge.ledger.threads import with_timeout
-from expirebridge.model.row_state import DesiredState, Status, SyncState
 from expirebridge.settings import Settings
-from expirebridge.store.commands.inspection import StoredCall
-from expirebridge.store.commands.ledger import RedisCheckpoint, WriteBackBacklog
+from expirebridge.task.calls.inspection import StoredCall
 
 MOST: Final = 10_000
 """Rows of a kind that `figures` counts at most: it is called often, and must stay cheap."""

@@ -23,26 +23,26 @@ from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_o
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.series_queries import listing_of, place_in, series_of
 from expirebridge.ledger.series_writer import Scheduler
+from expirebridge.ledger.sql_tables import Tables, own_tables
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
-from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
-from expirebridge.model import keys
-from expirebridge.model.durations import Duration
-from expirebridge.model.keywords import advice_on, advising, advising_methods
-from expirebridge.model.policies import MisfireSpec, RetrySpec
-from expirebridge.model.schedule import Missed, Overlap, check_series_id
-from expirebridge.model.sealing import KeyRing
-from expirebridge.model.task import Change, Outcome, State, Task, from_ms
-from expirebridge.model.transactions import Transaction
-from expirebridge.producer.argument_writer import ArgumentWriter
-from expirebridge.producer.new_task import Func, new_task, refuse_repeated_ids, when_of
-from expirebridge.producer.series_work import spec_from
-from expirebridge.series.state import Series, SeriesListing
+from expirebridge.ledger.transactions import Transaction
+from expirebridge.sealing.key_ring import KeyRing
+from expirebridge.series.schedule import Missed, Overlap, check_series_id
+from expirebridge.series.series_work import spec_from
+from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings, named_url
-from expirebridge.store.commands.call import When
-from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.record_values import args_of, split_call
+from expirebridge.task import keys
+from expirebridge.task.argument_writer import ArgumentWriter
+from expirebridge.task.calls.call import When
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.durations import Duration
+from expirebridge.task.keywords import advice_on, advising, advising_methods
+from expirebridge.task.new_task import Func, new_task, refuse_repeated_ids, when_of
+from expirebridge.task.policies import MisfireSpec, RetrySpec
+from expirebridge.task.task import Change, Outcome, State, Task, from_ms
 
 # Emits the events of tasks that a ledger makes, as a Bridge does of its own.
 

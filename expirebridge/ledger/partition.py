@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from sqlalchemy import URL, MetaData, event
 
 from expirebridge.hooks import Passed
-from expirebridge.ledger import threads
+from expirebridge.ledger import calls, threads
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
@@ -25,15 +25,14 @@ from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnaps
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState
 from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
+from expirebridge.ledger.row_state import RowState, RowVersion
 from expirebridge.ledger.series_ticks import make_ticks
-from expirebridge.ledger.tables import tables
+from expirebridge.ledger.sql_tables import tables
 from expirebridge.ledger.threads import DaemonPool, too_slow
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.row_state import RowState, RowVersion
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
-from expirebridge.store.commands import ledger as calls
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.partitions import PartitionLayout
 
 
 class RelayStateCache:

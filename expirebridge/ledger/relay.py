@@ -13,27 +13,27 @@ from sqlalchemy import Row
 
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
+from expirebridge.ledger import calls
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RelayState, RowBatch, RowResult, StatusUpdate
-from expirebridge.ledger.rows import relayed_row
-from expirebridge.ledger.series_ticks import NEVER
-from expirebridge.ledger.unwritten_rows import UnwrittenRows
-from expirebridge.model.keys import is_id
-from expirebridge.model.log_fields import event
-from expirebridge.model.row_state import LARGEST_COUNT, Status, SyncState
-from expirebridge.settings import Settings
-from expirebridge.store.client import Store
-from expirebridge.store.commands import ledger as calls
-from expirebridge.store.commands.call import batches
-from expirebridge.store.commands.ledger import (
+from expirebridge.ledger.calls import (
     RedisCheckpoint,
     RelayCode,
     RelayedRow,
     RelayResult,
     WriteBack,
 )
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_values import RelayState, RowBatch, RowResult, StatusUpdate
+from expirebridge.ledger.row_state import LARGEST_COUNT, Status, SyncState
+from expirebridge.ledger.rows import relayed_row
+from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.unwritten_rows import UnwrittenRows
+from expirebridge.settings import Settings
+from expirebridge.store.client import Store
 from expirebridge.store.stepping import drive
+from expirebridge.task.calls.call import batches
+from expirebridge.task.keys import is_id
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -25,10 +25,10 @@ from sqlalchemy import (
 )
 
 from expirebridge.ledger.backlog_query import BacklogQuery, Slot
+from expirebridge.ledger.row_state import SyncState
 from expirebridge.ledger.row_writes import passing_over_locks
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Tables
-from expirebridge.model.row_state import SyncState
 
 _WRITTEN_BACK: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
 """The columns that a write-back sets."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
+from expirebridge.ledger import calls
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
 from expirebridge.ledger.relay_statements import relay_statements
@@ -20,13 +21,12 @@ from expirebridge.ledger.relay_values import (
     StatusUpdate,
     WrittenRows,
 )
+from expirebridge.ledger.row_state import DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
 from expirebridge.ledger.schema import check_encoding, find
-from expirebridge.ledger.tables import VERSION, Tables
-from expirebridge.model.keys import is_id
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.row_state import DesiredState, RowState, RowVersion, Status, SyncState
-from expirebridge.store.commands import ledger as calls
+from expirebridge.ledger.sql_tables import VERSION, Tables
+from expirebridge.task.keys import is_id
+from expirebridge.task.partitions import PartitionLayout
 
 MAX_SORTED: Final = 1000
 """Rows that are sorted into partitions at once."""

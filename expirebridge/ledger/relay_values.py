@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row
 
-from expirebridge.model.row_state import RowVersion, Status
-from expirebridge.store.commands.ledger import RedisCheckpoint
+from expirebridge.ledger.calls import RedisCheckpoint
+from expirebridge.ledger.row_state import RowVersion, Status
 
 REFUSED: Final = "refused: "
 """The beginning of the message of a refused row."""

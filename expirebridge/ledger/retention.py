@@ -5,14 +5,14 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, or_, select
 
+from expirebridge.ledger import calls
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import Relay
+from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.row_writes import passing_over_locks
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Tables
-from expirebridge.model.row_state import Status, SyncState
 from expirebridge.store.client import Store
-from expirebridge.store.commands import ledger as calls
 
 BATCH: Final = 500
 """Rows that are deleted in one transaction, at most."""

@@ -18,12 +18,12 @@ from sqlalchemy import Executable, Select, Table, func, select
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.backlog_query import BacklogQuery, HasEnded, constant
 from expirebridge.ledger.relay_values import REFUSED
+from expirebridge.ledger.row_state import DesiredState, Status, SyncState
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_tables import LONGEST_ID
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import LONGEST_ID
-from expirebridge.model.row_state import DesiredState, Status, SyncState
-from expirebridge.model.task import from_ms
+from expirebridge.task.task import from_ms
 
 PAGE_ROWS: Final = 50
 MOST_LISTED: Final = 10_000

@@ -12,10 +12,8 @@ import orjson
 import sqlalchemy
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.tables import LONGEST_EXT
-from expirebridge.model import keys
-from expirebridge.model.durations import LONGEST
-from expirebridge.model.row_state import (
+from expirebridge.ledger.calls import RelayedRow
+from expirebridge.ledger.row_state import (
     FINAL_STATES,
     LARGEST_COUNT,
     LARGEST_TIME,
@@ -24,15 +22,17 @@ from expirebridge.model.row_state import (
     Status,
     SyncState,
 )
-from expirebridge.model.sealing import KeyRing
-from expirebridge.model.short_repr import short_repr
-from expirebridge.model.task import Outcome, from_ms
-from expirebridge.producer.record_fields import record_fields
-from expirebridge.store.commands.call import Argument, When
-from expirebridge.store.commands.ledger import RelayedRow
-from expirebridge.store.commands.producing import NewTask
+from expirebridge.ledger.sql_tables import LONGEST_EXT
+from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.store.record_values import args_of, split_call, text
 from expirebridge.store.task_records import EXPORTED, error_of
+from expirebridge.task import keys
+from expirebridge.task.calls.call import Argument, When
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.durations import LONGEST
+from expirebridge.task.record_fields import record_fields
+from expirebridge.task.short_repr import short_repr
+from expirebridge.task.task import Outcome, from_ms
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _OPTIONS: Final = sorted({*EXPORTED, "overlap", "trace"})

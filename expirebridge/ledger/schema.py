@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.db_errors import is_missing
+from expirebridge.ledger.sql_tables import VERSION, Tables, extras, own_tables, tables
 from expirebridge.ledger.sql_types import NAME as VIEW
-from expirebridge.ledger.tables import VERSION, Tables, extras, own_tables, tables
 
 _URLS: Final = {
     "postgresql": "postgresql+psycopg://",

@@ -23,15 +23,15 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import Grouping
 
 from expirebridge.errors import InvalidTask
+from expirebridge.ledger.row_state import FINAL_STATES, DesiredState, Status
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Tables
-from expirebridge.model import keys
-from expirebridge.model.row_state import FINAL_STATES, DesiredState, Status
-from expirebridge.model.schedule import Schedule
-from expirebridge.model.task import from_ms
 from expirebridge.series.records import read_schedule
-from expirebridge.series.state import Series, SeriesListing
+from expirebridge.series.schedule import Schedule
+from expirebridge.series.values import Series, SeriesListing
+from expirebridge.task import keys
+from expirebridge.task.task import from_ms
 
 Row = Mapping[Any, Any]
 """A row of `series_query` by the names of its columns."""

@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from expirebridge.ledger.db_errors import is_refusal, reason_of
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.row_writes import passing_over_locks
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs, ahead
-from expirebridge.ledger.tables import Tables
-from expirebridge.model import keys
-from expirebridge.model.log_fields import event
+from expirebridge.series.calls import Times
 from expirebridge.series.records import read_schedule
 from expirebridge.series.ticks import following
-from expirebridge.store.commands.series import Times
+from expirebridge.task import keys
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

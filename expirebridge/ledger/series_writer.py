@@ -12,12 +12,12 @@ from expirebridge.ledger.series_ticks import NEVER, tick_id, tick_values
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements
 from expirebridge.ledger.transaction import TransactionAdapter
-from expirebridge.model.schedule import SeriesSpec
-from expirebridge.model.task import Change
+from expirebridge.series.calls import Times
 from expirebridge.series.records import read_schedule
-from expirebridge.series.state import SeriesOutcome
+from expirebridge.series.schedule import SeriesSpec
 from expirebridge.series.ticks import first_after
-from expirebridge.store.commands.series import Times
+from expirebridge.series.values import SeriesOutcome
+from expirebridge.task.task import Change
 
 
 @dataclass(frozen=True, slots=True)

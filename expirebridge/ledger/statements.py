@@ -20,12 +20,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from expirebridge.ledger.row_state import DesiredState, Status, SyncState
 from expirebridge.ledger.series_queries import page_query, series_query
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Tables
-from expirebridge.model.keys import ERASED
-from expirebridge.model.row_state import DesiredState, Status, SyncState
+from expirebridge.task.keys import ERASED
 
 GIVEN: Final = (
     "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",

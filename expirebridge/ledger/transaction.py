@@ -15,7 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session, scoped_session
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.transactions import Transaction
+from expirebridge.ledger.transactions import Transaction
 
 Values = Mapping[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 from expirebridge.ledger.relay_values import WrittenRows
-from expirebridge.model.counting import plural
-from expirebridge.model.log_fields import event
+from expirebridge.task.counting import plural
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -17,8 +17,8 @@ from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
+from expirebridge.lateness.report import LateReport
 from expirebridge.listener.execution.executor import Executor
-from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.parent import SupervisorLink
 from expirebridge.listener.process import guard_log, new_event_loop, taking_signals
@@ -28,11 +28,11 @@ from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.stray_errors import kept_private
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.model.keys import slot_of
-from expirebridge.model.keywords import advising
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
+from expirebridge.task.keys import slot_of
+from expirebridge.task.keywords import advising
+from expirebridge.task.log_fields import event
 
 # Suspending a listener: it claims nothing, and continues what it has.
 

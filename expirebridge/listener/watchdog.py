@@ -20,11 +20,11 @@ from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedA
 from expirebridge.listener.execution.exceptions import WITHDRAWN
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult
-from expirebridge.model.counting import plural
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.counting import plural
+from expirebridge.task.log_fields import event
 
 # The emergency settler: records outcomes while the event loop is blocked.
 

@@ -34,10 +34,10 @@ from expirebridge.hooks import (
     Scanned,
     Started,
 )
-from expirebridge.model.lateness import words_of
-from expirebridge.model.log_fields import event as fields_of
-from expirebridge.model.log_fields import message_of
-from expirebridge.model.task import running_task
+from expirebridge.lateness.values import words_of
+from expirebridge.task.log_fields import event as fields_of
+from expirebridge.task.log_fields import message_of
+from expirebridge.task.task import running_task
 
 # The lines of the log: a record as text or as JSON, with the task that was running.
 #

@@ -33,12 +33,12 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
-from expirebridge.model.lateness import LateCause
-from expirebridge.model.task import Outcome
+from expirebridge.lateness.scale_endpoint import with_scale
+from expirebridge.lateness.values import LateCause
 from expirebridge.observe.metrics_server import MetricsServer
-from expirebridge.observe.scale_endpoint import with_scale
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
+from expirebridge.task.task import Outcome
 
 OTHER = "other"
 EMPTY, FULL = "empty", "full"
@@ -83,7 +83,7 @@ class Metrics:
         self.registry.register(OfTheServer(settings, self._series))
         if settings.ledger is not None:
             # Here, so that SQLAlchemy is imported only where there is a ledger.
-            from expirebridge.observe.ledger_metrics import OfTheLedger  # noqa: PLC0415
+            from expirebridge.ledger.metrics import OfTheLedger  # noqa: PLC0415
 
             self.registry.register(OfTheLedger(settings))
 

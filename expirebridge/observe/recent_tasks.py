@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from expirebridge.model.task import State, Task
-from expirebridge.producer.operations import Operations
-from expirebridge.store.commands.call import Steps
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.task import State, Task
 
 SAMPLE = 200
 """How many tasks are examined: so many that succeeded last, and so many that failed last."""

@@ -9,19 +9,19 @@ from prometheus_client.registry import Collector
 
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
+from expirebridge.groups.calls import find_unended
+from expirebridge.groups.values import Group
 from expirebridge.hooks import Hooks
-from expirebridge.model.answers import Counts, Moving
-from expirebridge.model.group import Group
-from expirebridge.model.lanes import Lane, limit_name_of
-from expirebridge.model.task import State
-from expirebridge.producer.operations import Operations
-from expirebridge.series.state import Series
+from expirebridge.limits.calls import read_limits
+from expirebridge.limits.lanes import Lane, limit_name_of
+from expirebridge.series.values import Series
 from expirebridge.settings import Settings
-from expirebridge.store.commands import inspection
-from expirebridge.store.commands.groups import find_unended
-from expirebridge.store.commands.inspection import Health
-from expirebridge.store.commands.lanes import read_limits
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.answers import Counts, Moving
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.inspection import Health
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.task import State
 
 MOST_LANES = 10
 """Lanes that become labels, those with most tasks: there may be one for each customer."""

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Sequence
 
-from expirebridge.model.log_fields import event
-from expirebridge.model.schedule import SeriesSpec
+from expirebridge.series import calls as series_commands
+from expirebridge.series.calls import DeclarationState, Put, Putting
 from expirebridge.series.records import new_series
+from expirebridge.series.schedule import SeriesSpec
 from expirebridge.series.ticks import first_after
-from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.call import Steps
-from expirebridge.store.commands.series import DeclarationState, Put, Putting
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

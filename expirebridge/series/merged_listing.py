@@ -1,8 +1,8 @@
 """Joins what Redis and a ledger list of series, page by page."""
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.task import to_ms
-from expirebridge.series.state import Series, SeriesListing
+from expirebridge.series.values import Series, SeriesListing
+from expirebridge.task.task import to_ms
 
 SEPARATOR = "~"
 """Between the cursor of Redis and that of the ledger: neither has this character."""

@@ -4,12 +4,12 @@ from functools import lru_cache
 
 import orjson
 
-from expirebridge.model import keys
-from expirebridge.model.schedule import Schedule, SeriesSpec, schedule_from_json
-from expirebridge.store.commands.call import Argument
-from expirebridge.store.commands.series import NewSeries
+from expirebridge.series.calls import NewSeries
+from expirebridge.series.replies import StoredSeries
+from expirebridge.series.schedule import Schedule, SeriesSpec, schedule_from_json
 from expirebridge.store.record_values import split_call
-from expirebridge.store.series_records import StoredSeries
+from expirebridge.task import keys
+from expirebridge.task.calls.call import Argument
 
 _OF_TICKS = ("tags", "retry", "timeout", "misfire")
 

@@ -5,14 +5,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from expirebridge.model.cron import Cron
-from expirebridge.model.log_fields import event
-from expirebridge.model.schedule import Schedule
-from expirebridge.model.time_zones import offset_in, tzdata_at
-from expirebridge.series.records import read_schedule
-from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.call import Steps
-from expirebridge.store.commands.series import (
+from expirebridge.series import calls as series_commands
+from expirebridge.series.calls import (
     MAX_TICKS,
     DueSeries,
     NextTick,
@@ -20,6 +14,12 @@ from expirebridge.store.commands.series import (
     Retimed,
     Times,
 )
+from expirebridge.series.cron import Cron
+from expirebridge.series.records import read_schedule
+from expirebridge.series.schedule import Schedule
+from expirebridge.series.time_zones import offset_in, tzdata_at
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.log_fields import event
 
 # The times of the next tick of a series, on the server's clock, in ms.
 

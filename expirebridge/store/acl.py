@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.model.partitions import PartitionLayout
+from expirebridge.task.partitions import PartitionLayout
 
 
 class LoginRole(StrEnum):

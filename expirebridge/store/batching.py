@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redis import exceptions
 
-from expirebridge.model.forks import renew_after_fork
-from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
+from expirebridge.task.calls.call import CHUNK_BYTES, CHUNK_TASKS
+from expirebridge.task.forks import renew_after_fork
 
 CommandWords = tuple[Any, ...]
 

@@ -17,8 +17,6 @@ import redis.asyncio
 from redis import exceptions
 
 from expirebridge import errors
-from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store import script_loader
 from expirebridge.store.batching import (
     AsyncRequestBatcher,
@@ -26,7 +24,9 @@ from expirebridge.store.batching import (
     CommandWords,
     RequestBatcher,
 )
-from expirebridge.store.commands.call import (
+from expirebridge.store.errors import is_about_keys, is_within_script, out_of_memory, translated
+from expirebridge.store.stepping import drive, drive_async, expand
+from expirebridge.task.calls.call import (
     LEFT_OUT,
     PARTITIONS,
     UNAVAILABLE,
@@ -37,8 +37,8 @@ from expirebridge.store.commands.call import (
     Runnable,
     Steps,
 )
-from expirebridge.store.errors import is_about_keys, is_within_script, out_of_memory, translated
-from expirebridge.store.stepping import drive, drive_async, expand
+from expirebridge.task.keys import slot_of
+from expirebridge.task.partitions import PartitionLayout
 
 T = TypeVar("T")
 

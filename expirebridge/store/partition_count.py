@@ -3,8 +3,6 @@
 from typing import NamedTuple
 
 from expirebridge import errors
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
-from expirebridge.store.commands import partitions
 from expirebridge.store.errors import CountUnknown
 from expirebridge.store.partition_availability import (
     UNAVAILABLE_ERRORS,
@@ -12,6 +10,8 @@ from expirebridge.store.partition_availability import (
     Requests,
     UnavailablePartitions,
 )
+from expirebridge.task.calls import partitions
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 
 
 class NothingWritten(Exception):

@@ -11,16 +11,16 @@ import redis
 import redis.asyncio
 
 from expirebridge.errors import ServerError
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store.client import AsyncStore, Database, Store, WrongPartitionCount
-from expirebridge.store.commands.call import Runnable
-from expirebridge.store.commands.partitions import read_partitions
 from expirebridge.store.partition_availability import Request
 from expirebridge.store.routing import Routing
 from expirebridge.store.stepping import drive, drive_async
+from expirebridge.task.calls.call import Runnable
+from expirebridge.task.calls.partitions import read_partitions
+from expirebridge.task.partitions import PartitionLayout
 
 if TYPE_CHECKING:
-    from expirebridge.model.answers import LeftOut
+    from expirebridge.task.answers import LeftOut
 
 T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from expirebridge.model.codec import encoded_in
-from expirebridge.model.keys import IN_RECORD, decode_args
-from expirebridge.model.sealing import MARK, KeyRing, NotOpened, key_of, note_of
-from expirebridge.model.task import from_ms
+from expirebridge.sealing.codec import encoded_in
+from expirebridge.sealing.key_ring import MARK, KeyRing, NotOpened, key_of, note_of
+from expirebridge.task.keys import IN_RECORD, decode_args
+from expirebridge.task.task import from_ms
 
 # Readers of single values of a record. An unreadable one gives None: bad data stops no reader.
 

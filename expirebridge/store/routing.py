@@ -10,10 +10,18 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from expirebridge import errors
-from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store import script_loader
-from expirebridge.store.commands.call import (
+from expirebridge.store.errors import CountUnknown
+from expirebridge.store.partition_availability import (
+    UNAVAILABLE_ERRORS,
+    NodeOf,
+    Request,
+    Requests,
+    UnavailablePartitions,
+)
+from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
+from expirebridge.store.stepping import expand
+from expirebridge.task.calls.call import (
     LEFT_OUT,
     PARTITIONS,
     UNAVAILABLE,
@@ -30,19 +38,11 @@ from expirebridge.store.commands.call import (
     Runnable,
     Steps,
 )
-from expirebridge.store.errors import CountUnknown
-from expirebridge.store.partition_availability import (
-    UNAVAILABLE_ERRORS,
-    NodeOf,
-    Request,
-    Requests,
-    UnavailablePartitions,
-)
-from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
-from expirebridge.store.stepping import expand
+from expirebridge.task.keys import slot_of
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 
 if TYPE_CHECKING:
-    from expirebridge.model.answers import LeftOut
+    from expirebridge.task.answers import LeftOut
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Loads the Lua scripts: one file per operation, with the shared functions that it includes.
 
-A script is found by its name, in any folder of callers. Its file opens with a
+A script is found by its name, in the folder `lua` of any part of the package. Its file opens with a
 line `-- flags: ...`, which becomes its header on servers that know headers (Redis 7 and later,
 Valkey), and pulls shared code in with lines `-- include name`. What is included says in the same
 way what it needs itself. What a script does not use of it is left out.
@@ -57,12 +57,9 @@ def _names_in(code: str) -> set[str]:
     return set(definition["names"].split(", ")) if definition else set()
 
 
-FOLDERS = ("producer", "listener", "series", "ledger", "admin")
-"""The folders of scripts, by their callers. No name is in two of them."""
-
 _INCLUDED = "include/"
 """The beginning of the names of shared files, after their folder."""
-_LUA = Path(__file__).parent / "lua"
+_PACKAGE = Path(__file__).parents[1]
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 
@@ -89,14 +86,15 @@ class Script(NamedTuple):
 
 
 class ScriptLibrary:
-    """The scripts below a folder, each assembled when it is first loaded.
+    """The scripts of a package, each assembled when it is first loaded.
 
-    `texts` replace the files of these names: "claim" is a script, "include/clock" a shared file.
+    They stand in the folders `lua` of its parts; no name is in two of them. `texts` replace the
+    files of these names: "claim" is a script, "include/clock" a shared file.
     """
 
-    def __init__(self, texts: Mapping[str, str] | None = None, folder: Path = _LUA) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None, package: Path = _PACKAGE) -> None:
         self._texts = dict(texts or {})
-        self._folder = folder
+        self._folders = sorted(package.glob("*/lua"))
         self.load = cache(self._load)
         """Returns the script of an operation."""
 
@@ -107,19 +105,18 @@ class ScriptLibrary:
         return self._texts[file]
 
     def _find(self, file: str) -> Path:
-        folders = ("",) if file.startswith(_INCLUDED) else (f"{folder}/" for folder in FOLDERS)
-        for folder in folders:
-            found = self._folder / f"{folder}{file}.lua"
+        for folder in self._folders:
+            found = folder / f"{file}.lua"
             if found.is_file():
                 return found
-        raise FileNotFoundError(f"there is no {file}.lua in {self._folder}")
+        raise FileNotFoundError(f"no part of the package has {file}.lua")
 
     def read_all(self) -> None:
         """Read all files now. A process without a free file descriptor cannot open them later."""
-        for folder, prefix in [*((folder, "") for folder in FOLDERS), ("include", _INCLUDED)]:
-            for file in (self._folder / folder).iterdir():
-                if file.name.endswith(".lua"):
-                    self.text(prefix + file.name.removesuffix(".lua"))
+        for folder in self._folders:
+            for prefix in ("", _INCLUDED):
+                for path in (folder / prefix).glob("*.lua"):
+                    self.text(prefix + path.stem)
 
     def _load(self, name: str) -> Script:
         text = self.text(name)

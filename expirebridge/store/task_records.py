@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from expirebridge.model.history import HistoryEntry
-from expirebridge.model.keys import ERASED, IN_RECORD
-from expirebridge.model.lateness import LateCause, Lateness
-from expirebridge.model.sealing import (
+from expirebridge.lateness.values import LateCause, Lateness
+from expirebridge.limits.replies import place_from
+from expirebridge.sealing.key_ring import (
     MARK,
     Content,
     KeyRing,
@@ -19,8 +18,6 @@ from expirebridge.model.sealing import (
     note_of,
     replace_in_history,
 )
-from expirebridge.model.task import State, Task, from_ms
-from expirebridge.store.lane_records import place_from
 from expirebridge.store.record_values import (
     args_of,
     call_of,
@@ -33,6 +30,9 @@ from expirebridge.store.record_values import (
     whole,
     words,
 )
+from expirebridge.task.history import HistoryEntry
+from expirebridge.task.keys import ERASED, IN_RECORD
+from expirebridge.task.task import State, Task, from_ms
 
 # Reads what happened to a task out of its record.
 

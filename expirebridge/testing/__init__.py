@@ -6,7 +6,7 @@ folder in each of its runs.
 
 from typing import TYPE_CHECKING
 
-from expirebridge.model.lazy_imports import names_of
+from expirebridge.task.lazy_imports import names_of
 
 if TYPE_CHECKING:
     from expirebridge.testing.attempt import Ran
@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Clock": "clock",
-    "NeverIdle": "errors",
-    "Ran": "attempt",
-    "TaskFailed": "errors",
-    "TravelError": "errors",
-    "arun_handler": "unit",
-    "run_handler": "unit",
+    "Clock": "testing.clock",
+    "NeverIdle": "testing.errors",
+    "Ran": "testing.attempt",
+    "TaskFailed": "testing.errors",
+    "TravelError": "testing.errors",
+    "arun_handler": "testing.unit",
+    "run_handler": "testing.unit",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name

@@ -7,14 +7,14 @@ from sqlalchemy.util import greenlet_spawn
 
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.row_check import outcome_by_row
+from expirebridge.ledger.row_state import RowVersion
+from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.statements import statements
-from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import adapter_of
+from expirebridge.ledger.transactions import Transaction
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.ledger.row_check import outcome_by_row
-from expirebridge.model.row_state import RowVersion
-from expirebridge.model.transactions import Transaction
 from expirebridge.testing.rows import seen_after
 
 

@@ -10,10 +10,10 @@ from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.follow_up import task_of
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.model.durations import human
-from expirebridge.model.sealing import Content
-from expirebridge.model.short_repr import short_repr
-from expirebridge.model.task import Task
+from expirebridge.sealing.key_ring import Content
+from expirebridge.task.durations import human
+from expirebridge.task.short_repr import short_repr
+from expirebridge.task.task import Task
 from expirebridge.testing.errors import TaskFailed
 
 WAITS = {End.RETRY, End.RELEASED, End.SNOOZED, End.DROPPED}

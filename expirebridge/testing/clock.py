@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from expirebridge.errors import InvalidTask, LedgerUnsuitable
-from expirebridge.model.durations import LONGEST, Duration, check_aware, seconds_of
-from expirebridge.model.task import UNCLAIMED, Change, Task, from_ms, to_ms
-from expirebridge.producer.bridge import Bridge
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
-from expirebridge.store.commands import producing
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.calls import producing
+from expirebridge.task.durations import LONGEST, Duration, check_aware, seconds_of
+from expirebridge.task.task import UNCLAIMED, Change, Task, from_ms, to_ms
 from expirebridge.testing import environment, time
 from expirebridge.testing.attempt import Ran
 from expirebridge.testing.environment import INSIDE, OwnLoop, empty_database, led_to

@@ -17,9 +17,9 @@ from expirebridge.connection import clients
 from expirebridge.connection.urls import safe_url
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import ServerUnsuitable
-from expirebridge.producer.bridge import forget_default_bridge, leading_to
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.bridge import forget_default_bridge, leading_to
 from expirebridge.testing.errors import TravelError
 
 _URL = "EXPIREBRIDGE_URL"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from expirebridge.model import keys
-from expirebridge.model.durations import human
-from expirebridge.model.task import UNCLAIMED, State, Task
+from expirebridge.task import keys
+from expirebridge.task.durations import human
+from expirebridge.task.task import UNCLAIMED, State, Task
 from expirebridge.testing.attempt import shown
 
 MOST_SHOWN = 5

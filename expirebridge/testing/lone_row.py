@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from expirebridge.ledger.row_check import outcome_after
+from expirebridge.ledger.row_state import RowVersion
+from expirebridge.ledger.transactions import Transaction
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.ledger.row_check import outcome_after
-from expirebridge.model.row_state import RowVersion
-from expirebridge.model.transactions import Transaction
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt

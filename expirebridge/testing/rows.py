@@ -15,26 +15,26 @@ from sqlalchemy.util import greenlet_spawn
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Addresses, Met
+from expirebridge.ledger.calls import read_ledger
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.engine import Transactions, engine_of
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState, RowBatch
+from expirebridge.ledger.row_check import outcome_by_row
+from expirebridge.ledger.row_state import RowState, RowVersion
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
+from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import adapter_of
+from expirebridge.ledger.transactions import Transaction
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.ledger.row_check import outcome_by_row
-from expirebridge.model.row_state import RowState, RowVersion
-from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import producing
-from expirebridge.store.commands.ledger import read_ledger
+from expirebridge.task.calls import producing
 from expirebridge.testing import time
 from expirebridge.testing.environment import unseen_loop, waiting_thread
 from expirebridge.testing.errors import TravelError

@@ -13,8 +13,8 @@ from typing import Self
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.store.client import Store
-from expirebridge.store.commands.call import Command, script
 from expirebridge.store.script_loader import SHIPPED, ScriptLibrary
+from expirebridge.task.calls.call import Command, script
 
 _OFFSET = "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)\n"
 _CHANGES = {
@@ -42,8 +42,7 @@ _CHANGES = {
 def movable() -> ScriptLibrary:
     """The scripts with a clock that can be moved, and `shift`, which moves it."""
     texts = {file: _changed(file, changes) for file, changes in _CHANGES.items()}
-    folder = resources.files(__package__) / "lua"
-    texts["shift"] = (folder / "shift.lua").read_text(encoding="utf-8")
+    texts["shift"] = (resources.files(__package__) / "shift.lua").read_text(encoding="utf-8")
     return ScriptLibrary(texts)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from expirebridge.handlers import Registry, plain_arguments
-from expirebridge.model import keys
-from expirebridge.model.durations import check_aware
-from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task import keys
+from expirebridge.task.durations import check_aware
+from expirebridge.task.task import from_ms, to_ms
 from expirebridge.testing.attempt import Ran, ran
 from expirebridge.testing.environment import OwnLoop
 from expirebridge.testing.handlers import Func, Handlers

@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.model import keys
-from expirebridge.model.durations import seconds_of
-from expirebridge.model.log_fields import event
-from expirebridge.model.schedule import check_series_id
-from expirebridge.model.task import UNCLAIMED, Change, State
-from expirebridge.producer.bridge import AsyncBridge
-from expirebridge.series.state import Series
-from expirebridge.store.commands import fleet
+from expirebridge.fleet import calls as fleet
+from expirebridge.series.schedule import check_series_id
+from expirebridge.series.values import Series
+from expirebridge.task import keys
+from expirebridge.task.bridge import AsyncBridge
+from expirebridge.task.durations import seconds_of
+from expirebridge.task.log_fields import event
+from expirebridge.task.task import UNCLAIMED, Change, State
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import BULK_LIMIT, Search, SearchPage, find
 

@@ -21,25 +21,25 @@ from expirebridge.errors import (
     LedgerError,
     ServerError,
 )
+from expirebridge.groups.page import GroupPages
 from expirebridge.hooks import Hooks
-from expirebridge.model.task import Task
-from expirebridge.producer.bridge import AsyncBridge
-from expirebridge.producer.operations import Operations
+from expirebridge.limits.page import LimitPages
+from expirebridge.series.page import SeriesPages
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
+from expirebridge.task.bridge import AsyncBridge
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.task import Task
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import PageContext, Redact
 from expirebridge.web.edit import EditPages
-from expirebridge.web.groups_page import GroupPages
 from expirebridge.web.guard import Credentials, Guard
-from expirebridge.web.limits_page import LimitPages
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import TaskPages
-from expirebridge.web.series import SeriesPages
 
 if TYPE_CHECKING:
-    from expirebridge.web.ledger import LedgerPages, LedgerSeries
+    from expirebridge.ledger.page import LedgerPages, LedgerSeries
 
 STATIC = Path(__file__).parent / "static"
 
@@ -141,7 +141,7 @@ def _of_ledger(context: PageContext) -> "tuple[LedgerPages, LedgerSeries] | tupl
         return None, None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
-        from expirebridge.web.ledger import LedgerPages, LedgerSeries  # noqa: PLC0415
+        from expirebridge.ledger.page import LedgerPages, LedgerSeries  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
     return LedgerPages(context), LedgerSeries(context.settings)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from expirebridge.model.durations import human
-from expirebridge.model.task import from_ms
+from expirebridge.task.durations import human
+from expirebridge.task.task import from_ms
 
 _WIDTHS = {"full": 1460, "wide": 720, "narrow": 340}
 _HEIGHT = 170

@@ -14,15 +14,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from expirebridge.checks import OVERDUE_LIMIT
 from expirebridge.connection.clients import shown_server
-from expirebridge.model.durations import human
-from expirebridge.model.task import State, Task, from_ms, to_ms
 from expirebridge.observe.recent_tasks import SAMPLE
-from expirebridge.producer.bridge import AsyncBridge
-from expirebridge.producer.operations import Operations
-from expirebridge.producer.reasons import Situation, find_situation
 from expirebridge.settings import Settings
-from expirebridge.store.commands import inspection
 from expirebridge.store.partitions import AsyncPartitions
+from expirebridge.task.bridge import AsyncBridge
+from expirebridge.task.calls import inspection
+from expirebridge.task.durations import human
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.reasons import Situation, find_situation
+from expirebridge.task.task import State, Task, from_ms, to_ms
 
 Redact = Callable[[Task], Task]
 """Receives a task before it is shown, and returns it without what must not be shown."""

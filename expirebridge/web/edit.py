@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model import keys
-from expirebridge.model.edited_arguments import changes, read_args, read_kwargs
-from expirebridge.model.task import Change, Task
-from expirebridge.producer.editing import EDITABLE, check_edit, check_editable
-from expirebridge.store.commands import editing
-from expirebridge.store.commands.editing import EditedTask
+from expirebridge.task import keys
+from expirebridge.task.calls import editing
+from expirebridge.task.calls.editing import EditedTask
+from expirebridge.task.edited_arguments import changes, read_args, read_kwargs
+from expirebridge.task.operations.editing import EDITABLE, check_edit, check_editable
+from expirebridge.task.task import Change, Task
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.context import PageContext, redirect
 

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from expirebridge.errors import ServerError
-from expirebridge.model import keys
+from expirebridge.task import keys
 from expirebridge.web.context import PageContext
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.pages import task_values

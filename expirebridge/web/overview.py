@@ -12,19 +12,16 @@ from typing import Generic, TypeVar
 
 from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
-from expirebridge.checks.sealed import check_opened
 from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.model.answers import Counts, LeftOut, texts_of
-from expirebridge.model.counting import plural
-from expirebridge.model.durations import human
-from expirebridge.model.lateness import words_of
-from expirebridge.model.objective import ObjectiveResult
-from expirebridge.model.task import State, to_ms
+from expirebridge.fleet.calls import Fleet, read_fleet
+from expirebridge.lateness.objective import ObjectiveResult
+from expirebridge.lateness.values import words_of
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
-from expirebridge.store.commands import inspection
-from expirebridge.store.commands.fleet import Fleet, read_fleet
-from expirebridge.store.commands.inspection import (
+from expirebridge.sealing.checks import check_opened
+from expirebridge.task.answers import Counts, LeftOut, texts_of
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.inspection import (
     FunctionSurvey,
     Health,
     LastBeat,
@@ -32,6 +29,9 @@ from expirebridge.store.commands.inspection import (
     late_seconds,
     objective_results,
 )
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
+from expirebridge.task.task import State, to_ms
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.context import PageContext
 

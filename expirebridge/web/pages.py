@@ -7,18 +7,18 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from expirebridge.model import keys
-from expirebridge.model.answers import texts_of
-from expirebridge.model.lanes import QueuePlace, without_value
-from expirebridge.model.reason import Reason
-from expirebridge.model.task import UNCLAIMED, Task
-from expirebridge.producer.reasons import Situation
+from expirebridge.limits.lanes import QueuePlace, without_value
+from expirebridge.series.page import series_of_tick
+from expirebridge.task import keys
+from expirebridge.task.answers import texts_of
+from expirebridge.task.reason import Reason
+from expirebridge.task.reasons import Situation
+from expirebridge.task.task import UNCLAIMED, Task
 from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.edit import hides_arguments, offers_edit
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
-from expirebridge.web.series import series_of_tick
 
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 

@@ -7,10 +7,14 @@ from functools import partial
 from urllib.parse import urlencode
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model import keys
-from expirebridge.model.answers import LeftOut
-from expirebridge.model.task import UNCLAIMED, State, Task, to_ms
-from expirebridge.producer.listing import (
+from expirebridge.settings import Settings
+from expirebridge.task import keys
+from expirebridge.task.answers import LeftOut
+from expirebridge.task.calls import inspection, looking
+from expirebridge.task.calls.call import LEFT_OUT, Command, Steps, at_if_available
+from expirebridge.task.calls.inspection import CountsBefore
+from expirebridge.task.calls.pages import BEGINNING, Pages
+from expirebridge.task.operations.listing import (
     LAST_RANK,
     PageChunk,
     PageCursor,
@@ -21,12 +25,8 @@ from expirebridge.producer.listing import (
     rows_of_each,
     take,
 )
-from expirebridge.producer.operations import Operations
-from expirebridge.settings import Settings
-from expirebridge.store.commands import inspection, looking
-from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_available
-from expirebridge.store.commands.inspection import CountsBefore
-from expirebridge.store.commands.pages import BEGINNING, Pages
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.task import UNCLAIMED, State, Task, to_ms
 
 # The search of a page, and its result.
 

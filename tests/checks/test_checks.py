@@ -24,7 +24,7 @@ from expirebridge.listener.listener import Listener
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
+from expirebridge.task.calls import claiming
 from tests.kit.invoked import invoke
 from tests.kit.logins import NAME, login
 from tests.kit.processes import until_subscribed

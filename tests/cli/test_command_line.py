@@ -10,7 +10,7 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.embedded.resources import example_tasks
-from expirebridge.store import function_library
+from expirebridge.foreign import function_library
 from tests.kit import processes
 from tests.kit.invoked import run
 

@@ -16,13 +16,14 @@ import redis
 
 from expirebridge import Bridge, InvalidTask, LateCause, Lateness
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.objective import Objective
+from expirebridge.lateness import calls as forecasting
+from expirebridge.lateness.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, forecasting
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
 from tests.kit.patience import PATIENCE

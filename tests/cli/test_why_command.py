@@ -4,8 +4,8 @@ import re
 
 from expirebridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.limits.calls import declare_limits
 from expirebridge.store.client import Store
-from expirebridge.store.commands.lanes import declare_limits
 from tests.kit.invoked import invoke, invoke_json, run
 from tests.kit.processes import ROOT
 from tests.kit.steps import claim

@@ -32,37 +32,38 @@ from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
 from expirebridge.embedded.cluster import free_ports
 from expirebridge.embedded.server import HOST, EmbeddedServer
+from expirebridge.fleet import calls as fleet
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign import function_library
+from expirebridge.foreign.calls import Adoption, EventKind, KeyEvent
 from expirebridge.hooks import End, Gap
-from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
-from expirebridge.model.partitions import PartitionLayout, slot_of_id
-from expirebridge.model.row_state import RowVersion
-from expirebridge.model.task import to_ms
+from expirebridge.lateness import calls as forecasting
+from expirebridge.ledger import calls as ledger_calls
+from expirebridge.ledger.row_state import RowVersion
+from expirebridge.limits.calls import declare_limits
+from expirebridge.moving import calls as migration
+from expirebridge.moving.calls import MigrationResult, RestoreGroupCode
+from expirebridge.sealing import calls as resealing
+from expirebridge.sealing.calls import Replacement
+from expirebridge.series import calls as series_commands
+from expirebridge.series.calls import NextTick, Retimed, Times
 from expirebridge.settings import Settings
-from expirebridge.store import function_library, script_loader
+from expirebridge.store import script_loader
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import (
+from expirebridge.task.calls import (
     claiming,
-    fleet,
-    forecasting,
     inspection,
     looking,
-    migration,
     pages,
     partitions,
     producing,
-    reconciling,
-    resealing,
 )
-from expirebridge.store.commands import ledger as ledger_calls
-from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.call import Argument, Command
-from expirebridge.store.commands.claiming import Claim, Settled, Settlement
-from expirebridge.store.commands.lanes import declare_limits
-from expirebridge.store.commands.migration import MigrationResult, RestoreGroupCode
-from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
-from expirebridge.store.commands.resealing import Replacement
-from expirebridge.store.commands.series import NextTick, Retimed, Times
+from expirebridge.task.calls.call import Argument, Command
+from expirebridge.task.calls.claiming import Claim, Settled, Settlement
+from expirebridge.task.keys import InvalidKey, id_for_key, parse_key
+from expirebridge.task.partitions import PartitionLayout, slot_of_id
+from expirebridge.task.task import to_ms
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
 from tests.kit.steps import new

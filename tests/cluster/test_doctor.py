@@ -17,13 +17,13 @@ from expirebridge import AsyncBridge, Bridge
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer
+from expirebridge.foreign import function_library
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.settings import Settings
-from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
 from tests.kit.apart import LAYOUT, homes_of

@@ -17,8 +17,8 @@ from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.server.cluster_servers import ClusterServers
 from expirebridge.listener.server.subscriber import Subscriber
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER
 from expirebridge.settings import Settings
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER
 from tests.kit.apart import LAYOUT, homes_of, make_notes, slot_of_task
 from tests.kit.cluster import Cluster
 from tests.kit.logs import Log

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.model.keys import is_id
-from expirebridge.model.partitions import (
+from expirebridge.task.keys import is_id
+from expirebridge.task.partitions import (
     MAX_PARTITIONS,
     SLOTS,
     PartitionLayout,

@@ -11,9 +11,9 @@ import redis
 from expirebridge import Bridge, Change, State, current_task, every
 from expirebridge.hooks import End, Gap, Misplaced, Scanned, Started
 from expirebridge.listener.partition import due_timer
-from expirebridge.model.keys import id_for_key
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
+from expirebridge.task.keys import id_for_key
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.witness import Witness, listening, logged
 
 pytestmark = pytest.mark.servers("oldest")

@@ -19,13 +19,13 @@ from expirebridge import (
     TaskExists,
 )
 from expirebridge.connection import clients
-from expirebridge.model.partitions import PartitionLayout
+from expirebridge.foreign import function_library
 from expirebridge.settings import Settings
-from expirebridge.store import function_library
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, looking, partitions
-from expirebridge.store.commands.call import new_nonce
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming, looking, partitions
+from expirebridge.task.calls.call import new_nonce
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.colours import asking
 
 pytestmark = pytest.mark.servers("oldest")

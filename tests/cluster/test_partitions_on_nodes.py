@@ -18,12 +18,12 @@ from expirebridge import (
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import claiming
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
 

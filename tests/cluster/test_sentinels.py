@@ -21,7 +21,7 @@ from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import FailedOver, Gap
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands.call import command
+from expirebridge.task.calls.call import command
 from tests.kit.logs import Log
 from tests.kit.patience import PATIENCE
 from tests.kit.sentinels import NAME, URL_LOGIN, URL_SENTINEL_LOGIN, Sentinels

@@ -20,8 +20,8 @@ from expirebridge import (
     SlotUnserved,
 )
 from expirebridge.connection import clients
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store import partition_availability
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.asked import ports_asked
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one

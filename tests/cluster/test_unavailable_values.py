@@ -4,9 +4,9 @@ import pytest
 from redis.exceptions import ClusterDownError
 
 from expirebridge.errors import ServerError, ServerUnreachable, SlotMoving, SlotUnserved
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store.errors import translated
 from expirebridge.store.partition_availability import UnavailablePartitions
+from expirebridge.task.partitions import PartitionLayout
 
 LAYOUT = PartitionLayout("expirebridge", 16)
 

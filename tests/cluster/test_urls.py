@@ -23,13 +23,13 @@ from expirebridge import (
 from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
+from expirebridge.foreign import function_library
 from expirebridge.hooks import End, FailedOver
 from expirebridge.settings import Settings
-from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
-from expirebridge.store.commands import looking, producing
-from expirebridge.store.commands.call import command
+from expirebridge.task.calls import looking, producing
+from expirebridge.task.calls.call import command
 from tests.kit.asked import ports_asked
 from tests.kit.cluster import PREFIX, TAG, Cluster
 from tests.kit.colours import Ask, asking_one

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
-from expirebridge.store import function_library
+from expirebridge.foreign import function_library
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from tests.conformance.clients import Client, ReplyError
 from tests.conformance.cluster_clients import NAMES, cluster_client
 from tests.conformance.stage import ClusterStage

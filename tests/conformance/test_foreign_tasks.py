@@ -5,7 +5,7 @@ from hashlib import sha1
 
 import pytest
 
-from expirebridge.model.keys import id_for_key
+from expirebridge.task.keys import id_for_key
 from tests.conformance.clients import Client
 from tests.conformance.stage import Stage, state, until_known
 from tests.kit.patience import until

@@ -20,7 +20,7 @@ import yaml
 
 from expirebridge import Bridge, Task
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.durations import seconds_of
+from expirebridge.task.durations import seconds_of
 from tests.kit.patience import PATIENCE, until
 from tests.kit.processes import ROOT, Reports, launched, log_of, run, until_logged
 

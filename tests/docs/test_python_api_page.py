@@ -6,9 +6,9 @@ from pathlib import Path
 
 import expirebridge
 from expirebridge import Bridge, Settings, events
-from expirebridge.model.lacking import Lacking
-from expirebridge.producer import reasons
+from expirebridge.fleet.lacking import Lacking
 from expirebridge.settings import VARIABLES
+from expirebridge.task import reasons
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", PAGE))))

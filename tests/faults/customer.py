@@ -12,7 +12,7 @@ import redis
 
 from expirebridge import Bridge, Change, State, Task
 from expirebridge.errors import ServerError
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.background import Background
 from tests.kit.history import Cancelled, Made, PutOff, Writer, now
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from expirebridge import Bridge
 from expirebridge.errors import ServerError
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.kit.history import Made, Writer, now
 
 PAUSE = 0.01

@@ -14,7 +14,7 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from expirebridge import Bridge, Task
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict, check, judge_lateness, look_up
 from tests.kit.history import GaveUp, Killed, Made, Stopped, Writer, now, read

@@ -9,7 +9,7 @@ import redis
 from expirebridge import Bridge, Task
 from expirebridge.connection.clients import producer_client
 from expirebridge.errors import ServerError
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.background import Background
 from tests.kit.history import Made, PutOff, Writer, now
 from tests.kit.patience import PATIENCE

@@ -10,7 +10,7 @@ import pytest
 
 from expirebridge import Bridge, State
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, make, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Made, Started, Writer, read

@@ -18,10 +18,11 @@ import redis
 
 from expirebridge import Bridge, State
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, reconciling
+from expirebridge.task.calls import claiming
+from expirebridge.task.task import to_ms
 from tests.faults.stage import ROUNDS, held_still, recorded_listener
 from tests.kit.history import Started, Writer, now, read
 from tests.kit.processes import listener
@@ -124,7 +125,7 @@ PRODUCER = """
 import json, sys
 from datetime import UTC, datetime
 from expirebridge import Bridge
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 
 own_now = datetime.now(UTC)
 with Bridge(sys.argv[1]) as bridge:

@@ -11,7 +11,7 @@ import pytest
 
 from expirebridge import Bridge, State
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import TABLE, Fault

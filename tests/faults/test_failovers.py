@@ -14,7 +14,7 @@ import pytest
 
 from expirebridge import Bridge, State
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.stage import (
     ROUNDS,
     judge,

@@ -13,7 +13,7 @@ import pytest
 
 from expirebridge import Bridge, State, Task
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.scene import staged
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, make, until_finished
 from tests.faults.table import Fault

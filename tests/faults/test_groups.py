@@ -21,7 +21,7 @@ import pytest
 from expirebridge import Bridge, Group, GroupState, State, Then
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import GroupError, ServerError
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.scene import staged
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, recorded_listener, until
 from tests.faults.table import Fault

@@ -19,7 +19,7 @@ import pytest
 
 from expirebridge import Bridge, Change, State, Task
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.stage import (
     ROUNDS,
     Listeners,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS, until_finished
 from tests.faults.table import Fault

@@ -15,7 +15,7 @@ from expirebridge import Bridge, Change, Retry, State
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.engine import begin_immediate
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.settings import Settings
 from tests.kit.databases import Database
 from tests.kit.patience import PATIENCE

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from expirebridge.handlers import compatibility
-from expirebridge.handlers.compatibility import AlikeTasks, Arguments, Comparison, Verdict
-from expirebridge.store.commands.inspection import StoredCall
+from expirebridge.fleet import compatibility
+from expirebridge.fleet.compatibility import AlikeTasks, Arguments, Comparison, Verdict
+from expirebridge.task.calls.inspection import StoredCall
 from tests.kit.cases import each
 from tests.kit.witness import registry_of
 

@@ -8,14 +8,14 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, State
-from expirebridge.checks.compat import Scope, compare, scope_of
-from expirebridge.handlers.compatibility import Arguments, Comparison, Verdict
+from expirebridge.fleet.checks import Scope, compare, scope_of
+from expirebridge.fleet.compatibility import Arguments, Comparison, Verdict
 from expirebridge.store.client import AsyncStore, Store
-from expirebridge.store.commands import inspection, producing
-from expirebridge.store.commands import pages as pages_commands
-from expirebridge.store.commands.call import BATCH, batches
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.inspection import CallsPage, StoredCall
+from expirebridge.task.calls import inspection, producing
+from expirebridge.task.calls import pages as pages_commands
+from expirebridge.task.calls.call import BATCH, batches
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.inspection import CallsPage, StoredCall
 from tests.kit.steps import claim, new, server_ms, settle
 from tests.kit.witness import registry_of
 

@@ -7,12 +7,13 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge
+from expirebridge.fleet import calls as fleet_commands
+from expirebridge.fleet.calls import FleetListener
+from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, inspection, reconciling
-from expirebridge.store.commands import fleet as fleet_commands
-from expirebridge.store.commands.claiming import HeartbeatReply
-from expirebridge.store.commands.fleet import FleetListener
+from expirebridge.task.calls import claiming, inspection
+from expirebridge.task.calls.claiming import HeartbeatReply
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, server_ms
 from tests.kit.witness import Witness, listening

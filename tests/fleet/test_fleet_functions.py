@@ -2,9 +2,9 @@
 
 import pytest
 
-from expirebridge.handlers.fleet import KnownFunctions, believed
-from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.store.commands.fleet import Fleet, FleetListener
+from expirebridge.fleet.calls import Fleet, FleetListener
+from expirebridge.fleet.functions import KnownFunctions, believed
+from expirebridge.fleet.signatures import Fingerprint
 from tests.kit.witness import registry_of
 
 

@@ -7,12 +7,13 @@ import pytest
 import redis
 
 from expirebridge import State
-from expirebridge.model.lacking import Lacking
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.lacking import Lacking
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet, inspection, looking, producing
-from expirebridge.store.commands.call import new_nonce
-from expirebridge.store.commands.claiming import Claim, Settled, Settlement, Walk
+from expirebridge.task.calls import claiming, inspection, looking, producing
+from expirebridge.task.calls.call import new_nonce
+from expirebridge.task.calls.claiming import Claim, Settled, Settlement, Walk
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, new, server_ms
 

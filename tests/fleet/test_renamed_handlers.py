@@ -5,8 +5,8 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, current_task, handler
 from expirebridge.hooks import Started
-from expirebridge.model.task import State
 from expirebridge.settings import Settings
+from expirebridge.task.task import State
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.servers("oldest")

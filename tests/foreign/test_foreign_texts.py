@@ -9,7 +9,8 @@ from itertools import cycle
 import pytest
 import redis
 
-from expirebridge.store import function_library, script_loader
+from expirebridge.foreign import function_library
+from expirebridge.store import script_loader
 from tests.kit import foreign_texts
 from tests.kit.foreign_texts import FUNCTIONS, MOVING, RECIPES, Arguments, Recipe
 from tests.kit.lua import NAMES

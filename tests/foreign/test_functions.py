@@ -1,6 +1,7 @@
 """The functions for clients in other languages, on each server; on Redis 6.2 the scripts."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,14 +14,14 @@ import redis
 from expirebridge import Bridge, State
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask
-from expirebridge.model.keys import check_args
-from expirebridge.model.partitions import PartitionLayout
+from expirebridge.foreign import function_library
+from expirebridge.foreign.function_library import Loading, LoadResult
 from expirebridge.settings import Settings
-from expirebridge.store import function_library
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.function_library import Loading, LoadResult
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.keys import check_args
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.dying_producer import Died, dying_after
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import claim, server_ms, settle
@@ -429,26 +430,23 @@ def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
 
 # What no function does
 
-LUA = Path(function_library.__file__).parent / "lua"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 
 def by_hand(client: redis.Redis, name: str, *words: Any) -> Any:
-    """Runs a script that the page's own command puts together."""
-    command = PAGE[PAGE.index("    awk 'function put") :].partition("\n\n")[0]
-    assert command.count("count.lua") == 1
-    command = command.replace("count.lua", f"{name}.lua")
+    """Runs a script that the page's own command prints."""
+    command = PAGE[PAGE.index("    python -c ") :].partition("\n\n")[0].strip()
+    assert command.count("load('count').headed") == 1
+    part = "headed" if has_functions(client) else "plain"
+    command = command.replace("load('count').headed", f"load('{name}').{part}")
+    command = command.replace("python", sys.executable, 1)
     script = subprocess.run(  # noqa: S602
-        command, shell=True, cwd=LUA, check=True, capture_output=True, text=True
+        command, shell=True, check=True, capture_output=True, text=True
     ).stdout
-    if has_functions(client):
-        flags = script.partition("\n")[0].removeprefix("-- flags: ")
-        header = "#!lua" if flags.startswith("(") else f"#!lua flags={flags}"
-        script = f"{header}\n{script}"
     return client.eval(script, 1, "expirebridge", 1, *words)
 
 
-def test_a_script_that_is_put_together_by_hand_works(bridge: Bridge, client: redis.Redis) -> None:
+def test_a_script_that_is_sent_by_hand_works(bridge: Bridge, client: redis.Redis) -> None:
     bridge.make_task("mail.send", [42], "60s", id="a")
     bridge.watch("watched", "mail.send", [42], ttl="60s")
     assert by_hand(client, "put_off", "", 30_000, "a", "nobody") == [1, 5]

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from expirebridge.store import function_library, script_loader
+from expirebridge.foreign import function_library
+from expirebridge.store import script_loader
 from tests.kit.cases import each
 
 FOLDER = Path(function_library.__file__).parent / "lua" / "functions"

@@ -13,7 +13,7 @@ from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import inspection, looking, producing
+from expirebridge.task.calls import inspection, looking, producing
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import new
 from tests.kit.witness import Witness, listening, logged

@@ -10,7 +10,7 @@ import pytest
 from expirebridge import Bridge, GroupState, State, Then
 from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
 from expirebridge.store.client import Store
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
 from tests.kit.processes import ROOT
 from tests.kit.steps import claim, settle, state_of

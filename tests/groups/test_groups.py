@@ -32,15 +32,18 @@ from expirebridge import (
 )
 from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
+from expirebridge.foreign import calls as reconciling
+from expirebridge.groups import calls as groups
+from expirebridge.groups.names import OnFailed
 from expirebridge.hooks import Event, Made
-from expirebridge.model.group_names import OnFailed
-from expirebridge.model.keys import parse_key
-from expirebridge.model.task import from_ms, to_ms
+from expirebridge.moving import calls as migration
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, groups, migration, producing, reconciling
-from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.keys import parse_key
+from expirebridge.task.task import from_ms, to_ms
 from tests.kit.dying_producer import Died, dying_after
 from tests.kit.logs import Log
 from tests.kit.patience import PATIENCE

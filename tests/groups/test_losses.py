@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from expirebridge import Bridge, Group, GroupError, GroupState, State, Then
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer
+from expirebridge.groups.names import member_id
 from expirebridge.hooks import Hooks
-from expirebridge.model.group_names import member_id
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.batching import RequestBatcher
 from expirebridge.store.client import Sent, Store
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.operations.operations import Operations
 from tests.kit.patience import PATIENCE
 from tests.kit.servers import PART
 from tests.kit.steps import PREFIX, claim, settle, state_of

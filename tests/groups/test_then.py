@@ -21,11 +21,11 @@ from expirebridge import (
     handler,
 )
 from expirebridge.hooks import End, Made, Making
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, looking, producing
-from expirebridge.store.commands.claiming import Settled, SettledThen, Settlement
+from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls.claiming import Settled, SettledThen, Settlement
+from expirebridge.task.partitions import PartitionLayout
 from expirebridge.testing import Clock, run_handler
 from tests.kit.modules import forgotten, put
 from tests.kit.private_keys import K1

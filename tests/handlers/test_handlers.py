@@ -19,8 +19,8 @@ from expirebridge.handlers import (
     handler,
     name_of,
 )
-from expirebridge.model.policies import Delays, Exponential, check_timeout
 from expirebridge.settings import Settings
+from expirebridge.task.policies import Delays, Exponential, check_timeout
 from tests.kit.cases import each
 from tests.kit.modules import forgotten, put
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.handlers import Registry, inner_name, name_of, watched
+from expirebridge.fleet.aliases import inner_name
+from expirebridge.handlers import Registry, name_of, watched
 
 LISTING = """
 def modules():

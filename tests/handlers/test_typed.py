@@ -22,10 +22,10 @@ from expirebridge import Call, Discard
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, handler, typed_arguments
 from expirebridge.hooks import Hooks
-from expirebridge.model.keys import decode_args, encode_args
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import PARTITIONS
+from expirebridge.task.calls.call import PARTITIONS
+from expirebridge.task.keys import decode_args, encode_args
+from expirebridge.task.operations.operations import Operations
 from tests.kit.cases import each
 from tests.kit.modules import forgotten, put
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from expirebridge import Bridge
-from expirebridge.model.task import from_ms
+from expirebridge.task.task import from_ms
 from tests.importing import libraries
 from tests.importing.reports import import_from, reasons
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import URL
 
 from expirebridge import Bridge
-from expirebridge.model.task import from_ms
+from expirebridge.task.task import from_ms
 from tests.importing import libraries
 from tests.importing.libraries import HOUR
 from tests.importing.reports import import_from, reasons

@@ -26,7 +26,7 @@ from tests.kit.proxy import Proxy
 from tests.kit.servers import AnyServer
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "expirebridge" / "migration" / "sources"
+SOURCES = ROOT / "expirebridge" / "importing"
 DUE = 1_956_528_000_000
 """In 2032."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, InvalidSetting
-from expirebridge.model.task import from_ms
+from expirebridge.task.task import from_ms
 from tests.kit.invoked import invoke
 
 DUE = 1_956_528_000_000

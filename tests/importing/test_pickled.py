@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.migration.sources.job import Refused
-from expirebridge.migration.sources.pickled import (
+from expirebridge.importing.job import Refused
+from expirebridge.importing.pickled import (
     LARGEST,
     Symbol,
     load_plain,

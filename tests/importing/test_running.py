@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, Task
-from expirebridge.model.task import from_ms
+from expirebridge.task.task import from_ms
 from tests.importing import libraries
 from tests.importing.libraries import HOUR
 from tests.kit.processes import Reports, listener, run

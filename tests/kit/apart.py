@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from expirebridge import Bridge
 from expirebridge.connection.cluster_client import slot_of
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from tests.kit.cluster import Cluster
 
 LAYOUT = PartitionLayout("expirebridge", PARTITIONS_OF_CLUSTER)

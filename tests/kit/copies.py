@@ -14,7 +14,7 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import Tables
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.databases import SQLITE, DatabaseServer

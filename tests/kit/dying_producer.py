@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from expirebridge import Task
-from expirebridge.producer.making import MakingOperations
-from expirebridge.store.commands.call import Steps
-from expirebridge.store.commands.producing import NewTask
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.operations.making import MakingOperations
 
 _make_all = MakingOperations._make_all
 

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 from expirebridge.cli.application import application, asked_for, call
 from expirebridge.cli.main import ending_of
-from expirebridge.producer import unknown_functions
+from expirebridge.fleet import unknown_functions
 from expirebridge.settings import Settings, warn_of_variables
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.call import new_nonce
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.call import new_nonce
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.logs import logging_restored
 from tests.kit.modules import as_if_new
 

@@ -11,8 +11,8 @@ from expirebridge.listener.execution.exceptions import ProcessDied, ProcessNotSt
 from expirebridge.listener.execution.process_pool.pool import ProcessPool
 from expirebridge.listener.execution.process_pool.process import Process
 from expirebridge.listener.execution.process_pool.protocol import CallFrame, Setup
-from expirebridge.model.task import State, Task, from_ms
 from expirebridge.settings import Settings
+from expirebridge.task.task import State, Task, from_ms
 
 SIDE_BY_SIDE = 4
 WAYS = ("timeout", "outside", "itself")

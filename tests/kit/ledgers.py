@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, delete, insert, select, update
 
+from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import retention
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Addresses
 from expirebridge.ledger.relay import Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.tables import Tables
-from expirebridge.model.row_state import DesiredState, Status, SyncState
+from expirebridge.ledger.row_state import DesiredState, Status, SyncState
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.patience import PATIENCE
 
 HERE: Final = Addresses(("here",), "1 expirebridge", "here")

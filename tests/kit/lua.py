@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
-from expirebridge.store import script_loader
+import expirebridge
 
-LUA = Path(script_loader.__file__).parent / "lua"
-NAMES = sorted(
-    path.stem for folder in script_loader.FOLDERS for path in (LUA / folder).glob("*.lua")
-)
+PACKAGE = Path(expirebridge.__file__).parent
+FILES = sorted(PACKAGE.glob("*/lua/**/*.lua"))
+"""All, with what they share, and the functions for other languages."""
+SCRIPTS = sorted(PACKAGE.glob("*/lua/*.lua"))
+SHARED = sorted(PACKAGE.glob("*/lua/include/*.lua"))
+NAMES = sorted(path.stem for path in SCRIPTS)
+FUNCTIONS = PACKAGE / "foreign" / "lua"
+"""The folder of `functions/`."""

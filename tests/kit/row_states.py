@@ -7,10 +7,10 @@ from sqlalchemy import Connection
 
 from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
-from expirebridge.model.row_state import RowVersion, SyncState
+from expirebridge.ledger.row_state import RowVersion, SyncState
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import server_ms, settle
 

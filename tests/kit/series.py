@@ -2,10 +2,10 @@
 
 import redis
 
+from expirebridge.series import calls as series_commands
+from expirebridge.series.calls import NewSeries, NextTick, Put, Putting, Retimed, Times
 from expirebridge.store.client import Store
-from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.call import Argument
-from expirebridge.store.commands.series import NewSeries, NextTick, Put, Putting, Retimed, Times
+from expirebridge.task.calls.call import Argument
 from tests.kit.steps import server_ms
 
 LEASE = 10.0

@@ -6,11 +6,12 @@ import redis
 
 from expirebridge import Bridge, State
 from expirebridge.cli.stats import store_of
-from expirebridge.migration.migrator import Migrator
-from expirebridge.model.partitions import PartitionLayout
+from expirebridge.foreign import calls as reconciling
+from expirebridge.moving.migrator import Migrator
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, reconciling
+from expirebridge.task.calls import claiming
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.invoked import end_due_tasks
 
 

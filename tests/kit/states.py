@@ -3,12 +3,13 @@
 import redis
 
 from expirebridge import Outcome
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign.calls import EventKind
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import producing, reconciling
-from expirebridge.store.commands.call import When
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.reconciling import EventKind
+from expirebridge.task.calls import producing
+from expirebridge.task.calls.call import When
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.steps import claim, new, settle
 
 CALL = b"mail.send?[1]"

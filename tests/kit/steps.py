@@ -7,9 +7,9 @@ import redis
 from expirebridge import AsyncBridge, Change, State, Task
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, looking, producing
-from expirebridge.store.commands.call import When
-from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls.call import When
+from expirebridge.task.calls.claiming import Settled, Settlement
 
 PREFIX = "expirebridge"
 

@@ -8,7 +8,7 @@ import pytest
 from expirebridge.store import script_loader
 from expirebridge.store.script_loader import SHIPPED, Script
 from expirebridge.testing import time
-from tests.kit.lua import LUA, NAMES
+from tests.kit.lua import FILES, NAMES
 
 OF_TIME = re.compile(
     r"'(TIME|P?EXPIRE\w*|P?TTL|PX|EX|PXAT|EXAT|KEEPTTL|SETEX|PSETEX|GETEX|HEXPIRE\w*|HTTL)'"
@@ -18,22 +18,22 @@ OF_TIME = re.compile(
 
 def test_these_are_all_places_where_a_script_meets_the_servers_time() -> None:
     found = {
-        (str(path.relative_to(LUA)), word)
-        for path in LUA.rglob("*.lua")
+        (path.stem, word)
+        for path in FILES
         for word in OF_TIME.findall(re.sub("--.*", "", path.read_text()))
     }
     assert found == {
-        ("include/clock.lua", "TIME"),
-        ("include/clock.lua", "PXAT"),
-        ("include/clock.lua", "PEXPIRETIME"),
+        ("clock", "TIME"),
+        ("clock", "PXAT"),
+        ("clock", "PEXPIRETIME"),
         # By the time that is left, to which read_clock adds the moved time.
-        ("include/clock.lua", "PTTL"),
+        ("clock", "PTTL"),
         # A time to live, which any clock counts down alike.
-        ("include/tally.lua", "EXPIRE"),
-        ("include/relay_create.lua", "PEXPIRE"),
-        ("series/remove_series.lua", "PX"),
+        ("tally", "EXPIRE"),
+        ("relay_create", "PEXPIRE"),
+        ("remove_series", "PX"),
         # For a unique id.
-        ("functions/include/checks.lua", "TIME"),
+        ("checks", "TIME"),
     }
 
 

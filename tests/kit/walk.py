@@ -137,15 +137,17 @@ def _ledger(settings: Settings) -> Iterator[Make]:
 
     assert settings.ledger is not None
     engine = create_engine(settings.ledger)
-    ledger = Ledger(engine, redis=settings.url)
-    ledger.create()
+    try:
+        ledger = Ledger(engine, redis=settings.url)
+        ledger.create()
 
-    def make() -> None:
-        with engine.begin() as connection:
-            ledger.make_task(connection, "test.send", [1], DELAY)
+        def make() -> None:
+            with engine.begin() as connection:
+                ledger.make_task(connection, "test.send", [1], DELAY)
 
-    yield make
-    engine.dispose()
+        yield make
+    finally:
+        engine.dispose()
 
 
 WALKS = {

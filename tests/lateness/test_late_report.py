@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
-from expirebridge.listener import late_report
-from expirebridge.listener.late_report import LateReport
+from expirebridge.lateness import report
+from expirebridge.lateness.report import LateReport
+from expirebridge.lateness.values import LateCause
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.model.lateness import LateCause
-from expirebridge.model.task import State, Task
+from expirebridge.task.task import State, Task
 
 GAP = Gap(reason="the server was away")
 DONE = Scanned(adopted=0)
@@ -82,7 +82,7 @@ def test_what_was_late_long_before_a_gap_is_not_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Load makes tasks late as well; a gap may be noticed a moment after what it made late."""
-    monkeypatch.setattr(late_report, "FORGET", 0.0)
+    monkeypatch.setattr(report, "FORGET", 0.0)
     [fields] = told(caplog, started(9), NOTHING, GAP, DONE, NOTHING)
     assert fields["count"] == 0
     # A listener that was idle meanwhile has had no reason to forget it.

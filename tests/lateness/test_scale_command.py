@@ -15,9 +15,9 @@ import redis
 
 from expirebridge import Bridge, InvalidTask
 from expirebridge.embedded.server import free_port
+from expirebridge.lateness.calls import Took, note_durations, read_durations
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands.forecasting import Took, note_durations, read_durations
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import COMMAND, Reports, listener, log_of, until_logged

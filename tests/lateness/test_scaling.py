@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.model.task import State, Task
+from expirebridge.lateness.calls import ComingSpan, Forecast, Took
+from expirebridge.lateness.scaling import MEASURED_BY_NOBODY, Reckoning, Scale
 from expirebridge.observe.recent_tasks import RecentTasks
-from expirebridge.observe.scaling import MEASURED_BY_NOBODY, Reckoning, Scale
-from expirebridge.store.commands.forecasting import ComingSpan, Forecast, Took
+from expirebridge.task.task import State, Task
 
 NOW = 1_800_000_000_000
 WITHIN = 10.0

@@ -8,9 +8,9 @@ from sqlalchemy import Engine
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.row_state import SyncState
+from expirebridge.ledger.row_state import SyncState
 from expirebridge.store.client import Store
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 

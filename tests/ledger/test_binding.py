@@ -12,9 +12,9 @@ from expirebridge.ledger.binding import (
     check_sides,
     news_of,
 )
+from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import read_url
 from expirebridge.settings import Settings
-from expirebridge.store.commands.ledger import RedisCheckpoint
 
 PLACE = Addresses(("r:1/1 e",), "1 e", "s:5/shop")
 SEEN = Seen(PLACE, "cluster 1", "run")

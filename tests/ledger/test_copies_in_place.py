@@ -13,9 +13,9 @@ from sqlalchemy import URL, create_engine, make_url
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
+from expirebridge.ledger.calls import read_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands.ledger import read_ledger
 from tests.kit.copies import (
     COPIES,
     all_run,

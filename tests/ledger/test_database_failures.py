@@ -17,15 +17,15 @@ from expirebridge.checks.finding import Level
 from expirebridge.embedded.server import free_port
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import read_url
 from expirebridge.ledger.inspection import LedgerInspector
+from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import VERSION, Tables
-from expirebridge.model.row_state import Status, SyncState
+from expirebridge.ledger.sql_tables import VERSION, Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands.ledger import RedisCheckpoint
 from tests.faults.link import Link
 from tests.kit.databases import Database, DatabaseServer, Standby
 from tests.kit.ledgers import LedgerHarness

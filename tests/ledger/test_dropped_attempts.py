@@ -15,10 +15,10 @@ from expirebridge.hooks import End, Started
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.partition import LedgerPartition
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.model.row_state import Status, SyncState
+from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import looking
+from expirebridge.task.calls import looking
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening

@@ -19,18 +19,18 @@ from expirebridge.checks.work import check_dirty
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger, Tables
+from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import RowKind
+from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.sql_tables import VERSION
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import VERSION
-from expirebridge.model.row_state import Status, SyncState
-from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import ledger as ledger_calls
+from expirebridge.task.task import Outcome
 from tests.kit.invoked import app
 from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read

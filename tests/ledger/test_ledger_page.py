@@ -17,7 +17,7 @@ from expirebridge import Change
 from expirebridge.errors import TaskExists
 from expirebridge.ledger import Ledger, Tables, complete
 from expirebridge.ledger.rows import new_task_of
-from expirebridge.store.commands.call import When
+from expirebridge.task.calls.call import When
 from tests.kit.databases import POSTGRESQL, SQLITE, client_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text(encoding="utf-8")

@@ -17,18 +17,18 @@ from expirebridge.errors import LedgerUnsuitable
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.calls import read_ledgers
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
-from expirebridge.listener.ledger.roles import RelayLoop
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.row_state import Status
+from expirebridge.ledger.roles import RelayLoop
+from expirebridge.ledger.row_state import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
-from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.witness import Witness, listening
 

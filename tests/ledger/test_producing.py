@@ -16,9 +16,16 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from expirebridge import Bridge
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable, TaskExists
-from expirebridge.ledger import DesiredState, Ledger, LedgerTask, Status, Tables, tables
-from expirebridge.model.task import Change, Outcome
+from expirebridge.ledger import (
+    DesiredState,
+    Ledger,
+    LedgerTask,
+    Status,
+    Tables,
+    tables,
+)
 from expirebridge.store.client import Store
+from expirebridge.task.task import Change, Outcome
 from tests.kit.ledgers import LedgerHarness
 
 

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 from expirebridge import Bridge, State
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
-from expirebridge.listener.ledger.roles import RetentionLoop
-from expirebridge.model.row_state import Status, SyncState
+from expirebridge.ledger.roles import RetentionLoop
+from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.invoked import app
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import settle, state_of

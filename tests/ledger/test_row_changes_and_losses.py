@@ -8,13 +8,13 @@ import redis
 from sqlalchemy import Engine, delete, insert, update
 
 from expirebridge import Bridge, Change
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign.calls import EventKind, KeyEvent
 from expirebridge.ledger import Tables
-from expirebridge.model.row_state import SyncState
+from expirebridge.ledger.row_state import SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import reconciling
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.reconciling import EventKind, KeyEvent
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.row_states import HOUR, Stage
 from tests.kit.steps import age, beating, claim, server_ms, settle

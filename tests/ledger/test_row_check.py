@@ -11,14 +11,14 @@ import pytest
 from expirebridge import Bridge, State
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.hooks import End
+from expirebridge.ledger.gate import LedgerGate
 from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
+from expirebridge.ledger.row_check import RowCheck
+from expirebridge.ledger.row_state import RowState
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.ledger.gate import LedgerGate
-from expirebridge.listener.ledger.row_check import RowCheck
 from expirebridge.listener.listener import Listener
-from expirebridge.model.row_state import RowState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness

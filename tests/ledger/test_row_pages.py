@@ -10,11 +10,11 @@ from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
+from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.model.row_state import Status, SyncState
-from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
+from expirebridge.task.task import from_ms
 from tests.kit.ledgers import LedgerHarness
 from tests.ledger.plans import filled, noted, rows_read
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.rows import new_task_of, values_of
-from expirebridge.producer.argument_writer import PLAIN
-from expirebridge.producer.new_task import new_task
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import When
+from expirebridge.task.argument_writer import PLAIN
+from expirebridge.task.calls.call import When
+from expirebridge.task.new_task import new_task
 
 ROW: dict[str, Any] = {
     "ledger": "default", "id": "x", "generation": 1, "revision": 1, "func": "a.b", "params": "[1]",

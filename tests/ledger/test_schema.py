@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables, ddl, extras, tables
 from expirebridge.ledger.schema import DIALECTS, create, find
-from expirebridge.ledger.tables import VERSION
+from expirebridge.ledger.sql_tables import VERSION
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, Tables
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.partition import LedgerEngine
+from expirebridge.ledger.row_state import Status
 from expirebridge.ledger.series_ticks import NEVER, make_ticks
-from expirebridge.model.row_state import Status
-from expirebridge.series.state import SeriesOutcome
+from expirebridge.series.values import SeriesOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, looking
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming, looking
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.steps import reschedule, settle, state_of
 from tests.kit.witness import Witness, listening

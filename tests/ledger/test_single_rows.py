@@ -15,17 +15,17 @@ from expirebridge.checks.finding import Level
 from expirebridge.checks.work import check_dirty
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables, series_ticks, unwritten_rows
+from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import engine as engines
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.schema import create
-from expirebridge.model.row_state import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.databases import Database, DatabaseServer
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.patience import PATIENCE

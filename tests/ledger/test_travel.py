@@ -21,7 +21,7 @@ from expirebridge.ledger import (
     tables,
     transaction,
 )
-from expirebridge.model.task import from_ms, to_ms
+from expirebridge.task.task import from_ms, to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
 from expirebridge.testing.rows import Rows
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine
 
 from expirebridge.ledger import Tables
+from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.relay import finish
+from expirebridge.ledger.row_state import Status
 from expirebridge.ledger.schema import create
-from expirebridge.model.row_state import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands import ledger as ledger_calls
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.servers import PART
 from tests.kit.steps import settle

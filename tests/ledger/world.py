@@ -17,19 +17,20 @@ from sqlalchemy import Connection
 
 from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign.calls import EventKind
 from expirebridge.ledger import Ledger, complete
+from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.relay import BatchSteps
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.relay_values import RelayState, RowBatch
-from expirebridge.listener.ledger.row_check import decide
-from expirebridge.model import keys
-from expirebridge.model.row_state import DesiredState, RowVersion, Status, SyncState
+from expirebridge.ledger.row_check import decide
+from expirebridge.ledger.row_state import DesiredState, RowVersion, Status, SyncState
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming, producing, reconciling
-from expirebridge.store.commands import ledger as ledger_calls
-from expirebridge.store.commands.call import When
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.reconciling import EventKind
+from expirebridge.task import keys
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.call import When
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.ledgers import LedgerHarness, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 

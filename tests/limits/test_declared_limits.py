@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from expirebridge import Limit, Rate
 from expirebridge.errors import InvalidTask
-from expirebridge.model.limits import MOST, lane_value, limits_of
+from expirebridge.limits.values import MOST, lane_value, limits_of
 from tests.kit.cases import each
 from tests.kit.lane_values import LANE_VALUES, LaneValue
 

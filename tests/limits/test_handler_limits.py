@@ -9,8 +9,8 @@ import pytest
 from expirebridge import Limit, Rate, handler
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry
-from expirebridge.handlers.bound_limits import bind_limits
-from expirebridge.handlers.declared_limits import LimitsDeclaration, declaration
+from expirebridge.limits.bound_limits import bind_limits
+from expirebridge.limits.declared_limits import LimitsDeclaration, declaration
 from tests.kit.cases import each
 from tests.kit.lane_values import hashed
 from tests.kit.modules import forgotten, put

@@ -3,9 +3,9 @@
 import pytest
 import redis
 
+from expirebridge.limits.calls import declare_limits
 from expirebridge.store.client import Store
-from expirebridge.store.commands import producing
-from expirebridge.store.commands.lanes import declare_limits
+from expirebridge.task.calls import producing
 from tests.kit.lane_values import LANE_VALUES
 from tests.kit.steps import claim, new
 

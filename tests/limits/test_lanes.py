@@ -8,13 +8,15 @@ import redis
 
 from expirebridge import Bridge, Change, InvalidTask
 from expirebridge.errors import ScriptFailed
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign.calls import EventKind
+from expirebridge.limits.calls import declare_limits, let_pass, set_weight
+from expirebridge.series import calls
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, looking, producing, reconciling, series
-from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.commands.holds import put_hold, release_hold
-from expirebridge.store.commands.lanes import declare_limits, let_pass, set_weight
-from expirebridge.store.commands.reconciling import EventKind
+from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.holds import put_hold, release_hold
 from tests.kit.series import due_series
 from tests.kit.steps import beating, claim, new, server_ms, settle
 from tests.machine.world import age
@@ -499,9 +501,9 @@ def test_a_tick_that_is_dropped_with_its_series_frees_its_slot(
     end(store, "a")
     assert members(client, "lane:mail.send") == [tick]
     if how == "pause":
-        store.run(series.pause_series("s"))
+        store.run(calls.pause_series("s"))
     else:
-        store.run(series.remove_series(["s"], 10.0))
+        store.run(calls.remove_series(["s"], 10.0))
     assert members(client, "lane:mail.send") == ["b"]
 
 

@@ -6,12 +6,12 @@ import redis
 from expirebridge import AsyncBridge, Bridge, InvalidTask
 from expirebridge.checks import Level
 from expirebridge.checks.waiting import check_limits
-from expirebridge.model.task import from_ms
+from expirebridge.limits.calls import declare_limits
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, inspection
-from expirebridge.store.commands.lanes import declare_limits
+from expirebridge.task.calls import claiming, inspection
+from expirebridge.task.task import from_ms
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.waiting import declare, hold_slots, park
 

@@ -7,10 +7,11 @@ import pytest
 
 from expirebridge import Change, State
 from expirebridge.errors import MoveRefused
-from expirebridge.store.commands import claiming, producing, reconciling
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.holds import put_hold, release_hold
-from expirebridge.store.commands.lanes import declare_limits, let_pass
+from expirebridge.foreign import calls as reconciling
+from expirebridge.limits.calls import declare_limits, let_pass
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.holds import put_hold, release_hold
 from tests.kit.invoked import invoke
 from tests.kit.servers import AnyServer
 from tests.kit.sides import Side, Sides, migrator_of

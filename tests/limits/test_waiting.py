@@ -7,13 +7,13 @@ import pytest
 import redis
 
 from expirebridge import Bridge, QueuePlace, State
-from expirebridge.checks.compat import scope_of
-from expirebridge.model.task import from_ms
+from expirebridge.fleet.checks import scope_of
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import inspection
-from expirebridge.store.commands.pages import BEGINNING
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.pages import BEGINNING
+from expirebridge.task.task import from_ms
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.waiting import declare, hold_slots, park
 

@@ -23,6 +23,7 @@ import pytest
 
 from expirebridge.handlers import Handler, Registry, handler
 from expirebridge.hooks import End, Hooks
+from expirebridge.lateness.causes import Hindrances, LoopPulse
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.deadlines import Deadlines
@@ -33,14 +34,13 @@ from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
-from expirebridge.listener.lateness import Hindrances, LoopPulse
 from expirebridge.listener.partition.maintenance import DurationRecorder
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.policies import Discard, Exponential, Retry, Snooze, Spread
 from tests.kit.nodes import Process
 from tests.kit.patience import PATIENCE
 from tests.kit.sessions import code_without_handlers, owner_of, session_with

@@ -10,8 +10,8 @@ from expirebridge.listener.partition import backlog as module
 from expirebridge.listener.partition.backlog import END, FRONT, RECENT, BacklogScan
 from expirebridge.listener.session import Membership
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store.commands.claiming import Claim, Walk, Walked
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.calls.claiming import Claim, Walk, Walked
 from tests.kit.monotonic import Clock
 from tests.kit.sessions import code_of, code_without_handlers
 from tests.kit.witness import registry_of

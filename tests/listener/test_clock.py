@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from expirebridge.hooks import Hooks
+from expirebridge.lateness.causes import Hindrances, LoopPulse
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.lateness import Hindrances, LoopPulse
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer, LeadTime
@@ -18,7 +18,7 @@ from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands.claiming import Claim
+from expirebridge.task.calls.claiming import Claim
 from tests.kit.patience import PATIENCE
 from tests.kit.sessions import code_without_handlers, owner_of
 

@@ -9,8 +9,8 @@ from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, FairS
 from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands.claiming import Claim, FairShareInput
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.calls.claiming import Claim, FairShareInput
 from tests.kit.monotonic import Clock
 
 NOW = 1_795_000_000_000

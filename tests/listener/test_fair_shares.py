@@ -12,15 +12,15 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from expirebridge import AsyncBridge
+from expirebridge.fleet import calls as fleet_commands
 from expirebridge.hooks import Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer, fair_share
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing
-from expirebridge.store.commands import fleet as fleet_commands
-from expirebridge.store.commands.call import new_nonce
-from expirebridge.store.commands.claiming import Claim, FairShareInput, Settlement, Walk
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.call import new_nonce
+from expirebridge.task.calls.claiming import Claim, FairShareInput, Settlement, Walk
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import beat_without_code, new
 from tests.kit.witness import Witness, listening

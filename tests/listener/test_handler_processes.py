@@ -22,9 +22,9 @@ from expirebridge.listener.execution.attempt import Consumer
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.process_pool import pool
 from expirebridge.listener.watchdog import EmergencySettler
-from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.observe.logs import TaskFields
-from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.policies import UNKNOWN_DELAY
 from tests.kit.handler_processes import processes_below
 from tests.kit.modules import forgotten, put
 from tests.kit.patience import PATIENCE

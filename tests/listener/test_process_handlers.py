@@ -24,8 +24,8 @@ from expirebridge.listener.execution.process_pool.protocol import (
     pack,
     unpack,
 )
-from expirebridge.model.policies import Busy, Discard, Retry, Snooze
 from expirebridge.settings import Settings
+from expirebridge.task.policies import Busy, Discard, Retry, Snooze
 from expirebridge.testing import run_handler
 from tests.kit.modules import forgotten, put
 

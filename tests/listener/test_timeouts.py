@@ -19,7 +19,7 @@ from expirebridge.hooks import Claimed, End, Started
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming
+from expirebridge.task.calls import claiming
 from tests.kit.logs import Log
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import found

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from expirebridge.supervisor.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
+from expirebridge.listener.supervisor.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 from tests.kit.monotonic import Clock
 
 
@@ -19,7 +19,7 @@ def test_what_the_system_refuses_is_tried_again_after_growing_pauses(
 
     clock = Clock()
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    monkeypatch.setattr("expirebridge.supervisor.worker.time", clock)
+    monkeypatch.setattr("expirebridge.listener.supervisor.worker.time", clock)
     with selectors.DefaultSelector() as selector:
         worker = Worker(2, selector)
         pauses = []

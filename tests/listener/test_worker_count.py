@@ -9,8 +9,8 @@ import pytest
 from expirebridge.errors import InvalidSetting
 from expirebridge.listener import cores
 from expirebridge.listener.cores import usable_cores
-from expirebridge.supervisor import supervisor
-from expirebridge.supervisor.supervisor import count_of
+from expirebridge.listener.supervisor import supervisor
+from expirebridge.listener.supervisor.supervisor import count_of
 
 
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("4", 4), ("256", 256), ("007", 7)])

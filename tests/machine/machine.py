@@ -14,15 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
-from expirebridge.model.keys import TriggerKey, parse_key
-from expirebridge.producer.editing import EDITABLE
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign.calls import Adoption, EventKind
+from expirebridge.limits.calls import declare_limits
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, editing, producing, reconciling
-from expirebridge.store.commands.call import Argument, Command, When
-from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.commands.lanes import declare_limits
-from expirebridge.store.commands.reconciling import Adoption, EventKind
+from expirebridge.task.calls import claiming, editing, producing
+from expirebridge.task.calls.call import Argument, Command, When
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.keys import TriggerKey, parse_key
+from expirebridge.task.operations.editing import EDITABLE
 from tests.machine.model import LIMITED, NEVER, Model, New, foreign_id
 from tests.machine.promise import ANY_TIME, Promise
 from tests.machine.world import World

@@ -11,27 +11,20 @@ from typing import Any
 import redis
 
 from expirebridge import State
+from expirebridge.fleet import calls as fleet
+from expirebridge.foreign import calls as reconciling
+from expirebridge.groups import calls as groups
+from expirebridge.lateness import calls as forecasting
+from expirebridge.limits import calls as lanes
+from expirebridge.moving import calls as migration
+from expirebridge.sealing import calls as resealing
+from expirebridge.series import calls as series_commands
+from expirebridge.series.calls import NextTick, Putting, Times
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import (
-    circumstances,
-    claiming,
-    fleet,
-    forecasting,
-    groups,
-    holds,
-    inspection,
-    lanes,
-    looking,
-    migration,
-    producing,
-    reconciling,
-    resealing,
-)
-from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.call import Runnable
-from expirebridge.store.commands.claiming import Settlement, Walk
-from expirebridge.store.commands.series import NextTick, Putting, Times
+from expirebridge.task.calls import circumstances, claiming, holds, inspection, looking, producing
+from expirebridge.task.calls.call import Runnable
+from expirebridge.task.calls.claiming import Settlement, Walk
 from tests.kit.series import HOUR, LEASE, series
 from tests.kit.steps import PREFIX, new, server_ms
 

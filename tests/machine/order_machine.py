@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from expirebridge import Change, State
-from expirebridge.migration.migrator import Migrator
-from expirebridge.model.task import to_ms
-from expirebridge.store.commands import claiming, producing, reconciling
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.holds import put_hold, release_hold
-from expirebridge.store.commands.lanes import declare_limits, let_pass
+from expirebridge.foreign import calls as reconciling
+from expirebridge.limits.calls import declare_limits, let_pass
+from expirebridge.moving.migrator import Migrator
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.holds import put_hold, release_hold
+from expirebridge.task.task import to_ms
 from tests.kit.sides import Side, migrator_of
 from tests.kit.steps import new as new_task
 from tests.kit.steps import server_ms

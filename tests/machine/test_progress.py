@@ -15,12 +15,12 @@ import redis
 from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 
+from expirebridge.limits.calls import declare_limits
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, producing
-from expirebridge.store.commands.claiming import Settlement, Walk
-from expirebridge.store.commands.lanes import declare_limits
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.claiming import Settlement, Walk
 from tests.kit.steps import PREFIX, new, server_ms
 from tests.machine.limits_machine import Lanes
 from tests.machine.world import age

@@ -35,13 +35,13 @@ from sqlalchemy import MetaData, create_engine, event
 
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.fleet import unknown_functions
+from expirebridge.foreign import calls as reconciling
 from expirebridge.ledger import tables
 from expirebridge.ledger.schema import create
-from expirebridge.producer import unknown_functions
 from expirebridge.store import script_loader
 from expirebridge.store.client import Database, Store
-from expirebridge.store.commands import reconciling
-from expirebridge.store.commands.call import Command
+from expirebridge.task.calls.call import Command
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.lua import NAMES
 from tests.kit.steps import server_ms

@@ -17,16 +17,18 @@ from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State, Then
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting, MoveRefused
+from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import Hooks
-from expirebridge.migration.migrator import Migrator
-from expirebridge.model.task import to_ms
+from expirebridge.moving import calls as migration
+from expirebridge.moving.migrator import Migrator
 from expirebridge.observe.server_metrics import OfTheServer
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
-from expirebridge.store.commands import claiming, migration, reconciling
-from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.task import to_ms
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.servers import AnyServer
@@ -727,7 +729,7 @@ def test_a_server_that_is_away_is_waited_for(sides: Sides, monkeypatch: pytest.M
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
     migrator = migrator_of(old, new)
     migrator.begin()
-    monkeypatch.setattr("expirebridge.migration.migrator.RETRY_PAUSE", 0.01)
+    monkeypatch.setattr("expirebridge.moving.migrator.RETRY_PAUSE", 0.01)
     run, left = new.store.run, [2]
 
     def sometimes(call: Any) -> Any:

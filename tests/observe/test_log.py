@@ -8,7 +8,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge, Discard, Snooze
 from expirebridge.hooks import End
 from expirebridge.store.client import Store
-from expirebridge.store.commands import producing
+from expirebridge.task.calls import producing
 from tests.kit.logs import SECRET, Log, telling
 from tests.kit.steps import age, claim, new
 from tests.kit.witness import Witness, logged

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from expirebridge import State, Task
-from expirebridge.model.task import running_task
 from expirebridge.observe.logs import JsonLines, TaskFields, TextLines
+from expirebridge.task.task import running_task
 
 TASK = Task(
     id="order-17", func="mail.send", args=[], kwargs={}, key=b"", state=State.RUNNING,

@@ -18,7 +18,7 @@ from sqlalchemy import create_engine
 
 from expirebridge import Bridge, LateCause, State, Task
 from expirebridge.hooks import Misfired, Started
-from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.metrics_server import MOST_CONNECTIONS
 from expirebridge.settings import Settings

@@ -6,41 +6,29 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
-from itertools import takewhile
 from pathlib import Path
 
 import expirebridge
-from expirebridge.producer.operations import Operations
+from expirebridge.task.operations.operations import Operations
+from tests.project import known_arrows
 
 PACKAGE = Path(expirebridge.__file__).parent
 
-LAYERS = [
-    {"cli", "web", "observe", "contrib"},
-    {"migration"},
-    {"supervisor"},
-    {"testing"},
-    {"listener.listener", "listener.process", "listener.late_report", "listener.stray_errors"},
-    {"listener.server"},
-    {"listener.watchdog"},
-    {"listener.partition"},
-    {"listener.execution", "listener.ledger"},
-    {
-        "listener.session",
-        "listener.periodic_role",
-        "listener.lifespans",
-        "listener.lateness",
-    },
-    {"listener.wakeups", "listener.server_health", "listener.parent", "listener.cores"},
-    {"ledger"},
-    {"producer", "handlers", "checks"},
-    {"series"},
-    {"connection"},
-    {"store"},
-    {"embedded"},
-    {"errors", "settings", "hooks", "events", "model"},
-]
+SPINE = {"task", "store", "connection", "handlers", "listener"}
+"""Making, claiming, running and settling a task."""
+ROOMS = {
+    "limits", "groups", "series", "sealing", "fleet", "foreign", "lateness", "moving", "ledger",
+}  # fmt: skip
+"""Capabilities, one folder each."""
+FRAMES = {"cli", "web", "checks", "observe", "testing", "embedded", "contrib", "importing"}
+"""What shows, checks, tests or feeds the spine and its rooms."""
+BASE = {"errors", "settings", "hooks", "events"}
+ROLES = {
+    "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
+    "command", "page", "metrics",
+}  # fmt: skip
+"""What a room may give to others: each has its file of that name."""
 TESTS = Path(__file__).parents[1]
-FACES, VALUES = LAYERS[0], LAYERS[-1]
 LONGEST_FILE, LONGEST_FUNCTION = 500, 40
 """Lines. In the listener a function's parameters and docstring count, too."""
 LONG_FILES = {
@@ -52,8 +40,8 @@ LONG_FUNCTIONS = {
 NAMED_ALIKE = {
     "errors",  # of the package, of the store, of the testing kit
     "call",  # a handler's, a script's, one that is sent to a process
-    # Four views of one thing: its command, its page, its calls, its class or check.
-    "ledger", "partitions", "series", "server",
+    # Three views of one thing: its command, its checks or calls, its class.
+    "partitions", "server",
 }  # fmt: skip
 """Module names that may stand more than twice."""
 DJANGOS = {"Command", "Meta"}
@@ -67,13 +55,8 @@ MODULES = sorted(set(PACKAGE.rglob("*.py")) - EXEMPT)
 
 
 def part_of(module: str) -> str:
-    """The part of the package that a dotted name below it belongs to.
-
-    That is the module or folder directly under the package; the listener has parts of its own.
-    """
-    first, _, rest = module.partition(".")
-    inner = rest.partition(".")[0]
-    return f"{first}.{inner}" if first == "listener" and inner else first
+    """The module or folder directly under the package that a dotted name below it belongs to."""
+    return module.partition(".")[0]
 
 
 def own_part(path: Path) -> str:
@@ -106,28 +89,45 @@ def imported_parts(path: Path) -> set[str]:
     return {part_of(rest) for first, _, rest in names if first == "expirebridge" and rest}
 
 
-def layer_of(part: str) -> int:
-    [layer] = [number for number, parts in enumerate(LAYERS) if part in parts]
-    return layer
-
-
 def test_the_package_is_read() -> None:
     assert len(MODULES) > 20
-    assert "errors" in imported_parts(PACKAGE / "model" / "policies.py")
+    assert "errors" in imported_parts(PACKAGE / "task" / "policies.py")
 
 
-def test_a_module_imports_only_from_its_own_layer_or_below() -> None:
-    modules = {path: imported_parts(path) for path in MODULES if path != LISTENER}
-    # A name that belongs to no layer would be a new module, or a public name of the package.
-    parts = {own_part(path) for path in modules}.union(*modules.values())
-    assert parts <= set().union(*LAYERS)
-    above = {
-        f"{path.relative_to(PACKAGE)}: {other}"
-        for path, imported in modules.items()
-        for other in imported
-        if layer_of(other) < layer_of(own_part(path))
-    }
-    assert above == set()
+def test_each_part_is_spine_room_frame_or_base() -> None:
+    assert {own_part(path) for path in MODULES} == SPINE | ROOMS | FRAMES | BASE
+
+
+def arrows(of: set[str], to: set[str]) -> set[str]:
+    """`module -> module` for each import from one of these parts into another one of those."""
+    known = {dotted_name(path).removeprefix("expirebridge.") for path in MODULES}
+    found = set[str]()
+    for path in MODULES:
+        if own_part(path) in of:
+            for name in imported_names(path):
+                target = name.removeprefix("expirebridge.")
+                if name.startswith("expirebridge.") and part_of(target) in to - {own_part(path)}:
+                    module = target if target in known else target.rpartition(".")[0] or target
+                    found.add(f"{dotted_name(path).removeprefix('expirebridge.')} -> {module}")
+    return found
+
+
+def test_the_spine_knows_no_room() -> None:
+    """But for these, each of which wants a seam."""
+    assert arrows(SPINE | BASE, ROOMS) == known_arrows.SPINE_TO_ROOMS
+
+
+def test_rooms_do_not_know_each_other() -> None:
+    assert arrows(ROOMS, ROOMS) == known_arrows.ROOMS_TO_ROOMS
+
+
+def test_only_the_faces_of_a_room_know_frames() -> None:
+    """Its command, page and checks use what the frames have for all of these."""
+    assert {
+        arrow
+        for arrow in arrows(SPINE | ROOMS | BASE, FRAMES)
+        if not re.match(r"\w+\.(\w+_)?(command|page|checks|metrics) ", arrow)
+    } == known_arrows.OTHERS_TO_FRAMES
 
 
 def dotted_name(path: Path) -> str:
@@ -149,17 +149,12 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter(imported).prepare()  # raises CycleError, which names a circle
 
 
-def rows_of(page: str) -> list[set[str]]:
-    """The parts that each row of CONTRIBUTING's table of layers names."""
-    lines = page[page.index("| `cli/`") :].splitlines()
-    table = takewhile(lambda line: line.startswith("| `"), lines)
-    named = [re.findall(r"`([\w/]+?)(?:/|\.py)`", row.split("|")[1]) for row in table]
-    return [{name.replace("/", ".") for name in names} for names in named]
-
-
-def test_contributing_shows_these_layers() -> None:
+def test_contributing_names_each_part() -> None:
     page = (TESTS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert rows_of(page) == LAYERS
+    table = page[page.index("| spine |") :].partition("\n\n")[0]
+    rows = [row.split("|") for row in table.splitlines()]
+    named = {row[1].strip(): {*re.findall(r"`(\w+)/`", row[2])} for row in rows}
+    assert named == {"spine": SPINE, "rooms": ROOMS, "frames": FRAMES}
 
 
 def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -210,7 +205,7 @@ def test_a_class_name_stands_for_one_class() -> None:
 
 
 def test_a_module_name_stands_at_most_twice() -> None:
-    names = Counter(path.stem for path in MODULES if path.stem != "__init__")
+    names = Counter(path.stem for path in MODULES if path.stem not in {"__init__", *ROLES})
     assert {name for name, count in names.items() if count > 2} == NAMED_ALIKE
 
 
@@ -227,19 +222,17 @@ def test_no_test_module_imports_from_another() -> None:
     } == set()
 
 
-def test_the_core_never_imports_its_faces() -> None:
-    for path in MODULES:
-        if own_part(path) not in FACES:
-            assert not imported_parts(path) & FACES, path
-    # The package offers the hook `log_event`, and imports it for who uses it.
-    assert imported_parts(PACKAGE / "__init__.py") & FACES == {"observe"}
+def test_the_package_offers_one_name_of_a_frame() -> None:
+    """The hook `log_event`, which is imported for who uses it."""
+    assert imported_parts(PACKAGE / "__init__.py") & FRAMES == {"observe"}
 
 
 def test_values_and_rules_do_no_input_or_output() -> None:
-    for path in MODULES:
-        if own_part(path) in VALUES:
-            roots = {name.partition(".")[0] for name in imported_names(path)}
-            assert not roots & {"redis", "asyncio", "socket", "subprocess", "threading"}, path
+    values = [path for path in MODULES if path.stem == "values" or own_part(path) in BASE]
+    values += [PACKAGE / "task" / f"{name}.py" for name in ("task", "keys", "policies", "answers")]
+    for path in values:
+        roots = {name.partition(".")[0] for name in imported_names(path)}
+        assert not roots & {"redis", "asyncio", "socket", "subprocess", "threading"}, path
 
 
 def test_a_face_asks_the_operations_for_what_they_can_do() -> None:
@@ -247,8 +240,8 @@ def test_a_face_asks_the_operations_for_what_they_can_do() -> None:
     around = [
         f"{path.relative_to(PACKAGE)}: {node.value.id}.{node.attr}"
         for path in MODULES
-        if own_part(path) in FACES
-        for commands in [imported_from(path, "expirebridge.store.commands")]
+        if own_part(path) in {"cli", "web", "observe", "contrib"}
+        for commands in [imported_from(path, "expirebridge.task.calls")]
         for node in nodes_of(path)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

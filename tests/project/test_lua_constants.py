@@ -4,14 +4,14 @@ import re
 from typing import Any
 
 from expirebridge import settings
+from expirebridge.ledger import calls as ledger
 from expirebridge.ledger import series_ticks
-from expirebridge.model import durations, keys
-from expirebridge.model.partitions import _TAGS
-from expirebridge.producer import new_task, reasons
-from expirebridge.store import series_records
-from expirebridge.store.commands import inspection, ledger
+from expirebridge.series import replies
 from expirebridge.store.script_loader import SHIPPED
-from tests.kit.lua import LUA
+from expirebridge.task import durations, keys, new_task, reasons
+from expirebridge.task.calls import inspection
+from expirebridge.task.partitions import _TAGS
+from tests.kit.lua import FUNCTIONS, SCRIPTS, SHARED
 from tests.machine import model
 
 FOREVER = 2**53 - 1
@@ -50,10 +50,10 @@ def number(value: str) -> int | None:
 
 BOTH = [
     ("include/claims", "MOST_DIRTY", ledger.MOST_DIRTY),
-    ("include/series", "NEVER", series_records.NEVER),
+    ("include/series", "NEVER", replies.NEVER),
     ("include/series", "NEVER", series_ticks.NEVER),
     ("include/series", "NEVER", FOREVER),
-    ("include/series", "SHOWN_OF_SERIES", list(series_records._NAMES)),
+    ("include/series", "SHOWN_OF_SERIES", list(replies._NAMES)),
     ("include/timer_edits", "WHILE_PAUSED", series_ticks.NEVER),
     ("include/timer_edits", "PAUSED_LOOK", model.PAUSED_LOOK * 1000),
     ("include/records", "LATE_EVENTS", settings.LEAST_KEPT * 1000),
@@ -78,14 +78,14 @@ BOTH = [
 def test_a_constant_is_the_same_in_lua_and_in_python() -> None:
     for file, name, value in BOTH:
         is_function = file.startswith("functions/")
-        text = (LUA / f"{file}.lua").read_text() if is_function else SHIPPED.text(file)
+        text = (FUNCTIONS / f"{file}.lua").read_text() if is_function else SHIPPED.text(file)
         assert constants_in(text)[name] == value, (file, name)
 
 
 def test_a_constant_stands_in_one_lua_file() -> None:
     """Two files that need the same limit share it, or they would drift apart."""
     found: dict[str, list[str]] = {}
-    for path in (path for path in LUA.glob("*/*.lua") if path.parent.name != "functions"):
+    for path in (*SCRIPTS, *SHARED):
         for name, value in constants_in(path.read_text()).items():
             if isinstance(value, int) and value >= 5000:
                 found.setdefault(name, []).append(path.stem)

@@ -3,15 +3,12 @@
 import pytest
 
 from tests.kit.cases import each
-from tests.kit.lua import LUA
+from tests.kit.lua import FILES, PACKAGE
 from tests.kit.lua_patterns import copies_in_loops, is_harmful, patterns_in
 
 
 def files() -> dict[str, str]:
-    return {
-        str(path.relative_to(LUA)): path.read_text(encoding="utf-8")
-        for path in sorted(LUA.glob("**/*.lua"))
-    }
+    return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in FILES}
 
 
 def test_no_pattern_takes_far_longer_for_a_longer_text() -> None:

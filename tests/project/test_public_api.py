@@ -12,8 +12,8 @@ import pytest
 
 import expirebridge
 import expirebridge.testing
-from expirebridge import AsyncBridge, Bridge, handlers, hooks
-from expirebridge.producer.operations import Operations
+from expirebridge import AsyncBridge, Bridge, handlers, hooks, ledger
+from expirebridge.task.operations.operations import Operations
 
 
 def public(owner: object) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_the_public_names_are_these() -> None:
     ]
 
 
-@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks])
+@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks, ledger])
 def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType) -> None:
     tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
     checked = {
@@ -136,8 +136,7 @@ def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType
         if alias.name != "names_of"
     }
     imported = {
-        name: f"{package.__package__}.{module}"
-        for name, module in vars(package)["_MODULES"].items()
+        name: f"expirebridge.{module}" for name, module in vars(package)["_MODULES"].items()
     }
     assert imported == checked
     assert sorted(imported) == sorted(set(package.__all__) - own_names(tree))

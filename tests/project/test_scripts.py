@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from expirebridge.store import script_loader
-from expirebridge.store.commands import call
-from expirebridge.store.script_loader import FOLDERS, SHIPPED, prune
-from tests.kit.lua import LUA, NAMES
+from expirebridge.store.script_loader import SHIPPED, prune
+from tests.kit.lua import NAMES, PACKAGE, SHARED
 
-INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))
+INCLUDES = sorted(path.stem for path in SHARED)
 TEXTS = {file: SHIPPED.text(file) for file in [*NAMES, *(f"include/{name}" for name in INCLUDES)]}
 
 
@@ -49,12 +48,16 @@ def opening_of(text: str) -> list[str]:
 
 def test_no_name_is_in_two_folders() -> None:
     assert len(NAMES) == len(set(NAMES))
-    assert {path.parent.name for path in LUA.glob("*/*.lua")} == {*FOLDERS, "include", "functions"}
-    assert list(LUA.glob("*.lua")) == []
+    assert len(INCLUDES) == len(set(INCLUDES))
+    assert {path.parent.name for path in PACKAGE.rglob("lua/**/*.lua")} == {
+        "lua",
+        "include",
+        "functions",
+    }
 
 
 def test_every_script_is_called_and_every_call_has_its_script() -> None:
-    modules = Path(call.__file__).parent.glob("*.py")
+    modules = (path for path in PACKAGE.rglob("*.py") if path.parent.name != "testing")
     source = "".join(module.read_text(encoding="utf-8") for module in modules)
     assert sorted(set(re.findall(r'\bscript\(\s*"(\w+)"', source))) == NAMES
 
@@ -150,17 +153,15 @@ def test_a_file_includes_just_what_it_uses_itself() -> None:
 
 @pytest.fixture
 def lua(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder from which scripts are loaded."""
-    for folder in (*FOLDERS, "include"):
-        (tmp_path / folder).mkdir()
-    with script_loader.using(script_loader.ScriptLibrary(folder=tmp_path)):
-        yield tmp_path
+    """The empty folder of a part from which scripts are loaded."""
+    folder = tmp_path / "boats" / "lua"
+    (folder / "include").mkdir(parents=True)
+    with script_loader.using(script_loader.ScriptLibrary(package=tmp_path)):
+        yield folder
 
 
 def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
-    (lua / "producer" / "sail.lua").write_text(
-        "-- flags: (none)\n-- include ships\n-- include seas\nsail()\n"
-    )
+    (lua / "sail.lua").write_text("-- flags: (none)\n-- include ships\n-- include seas\nsail()\n")
     (lua / "include" / "ships.lua").write_text("-- include seas\n-- include winds\n\nships()\n")
     (lua / "include" / "winds.lua").write_text("-- include seas\n\nwinds()\n")
     (lua / "include" / "seas.lua").write_text("seas()\n")
@@ -169,7 +170,7 @@ def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
 
 
 def test_files_that_include_each_other_are_refused(lua: Path) -> None:
-    (lua / "listener" / "drift.lua").write_text("-- flags: no-writes\n-- include ships\n")
+    (lua / "drift.lua").write_text("-- flags: no-writes\n-- include ships\n")
     (lua / "include" / "ships.lua").write_text("-- include seas\n")
     (lua / "include" / "seas.lua").write_text("-- include ships\n")
     with pytest.raises(ValueError, match="include each other: drift > ships > seas > ships"):
@@ -177,7 +178,7 @@ def test_files_that_include_each_other_are_refused(lua: Path) -> None:
 
 
 def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) -> None:
-    (lua / "admin" / "row.lua").write_text("-- flags: no-writes\n-- include ships\n")
+    (lua / "row.lua").write_text("-- flags: no-writes\n-- include ships\n")
     (lua / "include" / "ships.lua").write_text("-- include oars\n")
     message = "ships.lua includes oars: there is no include/oars.lua"
     with pytest.raises(ValueError, match=message):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.lua import LUA
+from tests.kit.lua import FILES
 
 pytestmark = pytest.mark.rest
 
@@ -40,8 +40,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_what_the_package_reads(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     web = ("web/static/CHECKSUMS", "web/static/dashboard.css", "web/templates/base.html")
-    data = ("data/redis.conf", "data/tasks/mail.py", "testing/lua/shift.lua")
-    lua = [path.relative_to(ROOT).as_posix() for path in LUA.rglob("*.lua")]
+    data = ("data/redis.conf", "data/tasks/mail.py", "testing/shift.lua")
+    lua = [path.relative_to(ROOT).as_posix() for path in FILES]
     assert len(lua) > 80
     assert {*lua} <= {*names}
     for needed in ("py.typed", *data, *web):

@@ -9,24 +9,19 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, Task
-from expirebridge.handlers.signatures import digest_of
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.signatures import digest_of
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign.calls import EventKind
 from expirebridge.hooks import Hooks
-from expirebridge.model.keys import MAX_ARGS, MAX_ARGS_IN_KEY
-from expirebridge.producer.operations import Operations
+from expirebridge.limits.calls import declare_limits
+from expirebridge.moving import calls as migration
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import (
-    claiming,
-    editing,
-    fleet,
-    looking,
-    migration,
-    producing,
-    reconciling,
-)
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.lanes import declare_limits
-from expirebridge.store.commands.reconciling import EventKind
+from expirebridge.task.calls import claiming, editing, looking, producing
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.keys import MAX_ARGS, MAX_ARGS_IN_KEY
+from expirebridge.task.operations.operations import Operations
 from tests.kit.colours import Ask, asking_one
 from tests.kit.invoked import invoke
 from tests.kit.snapshot import check_invariant, read

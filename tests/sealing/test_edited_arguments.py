@@ -3,7 +3,7 @@
 import pytest
 
 from expirebridge import InvalidTask
-from expirebridge.model.edited_arguments import changes, read_args, read_kwargs
+from expirebridge.task.edited_arguments import changes, read_args, read_kwargs
 
 
 def test_what_differs_is_named_by_place_and_by_name() -> None:

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from expirebridge import InvalidSetting
-from expirebridge.model.keys import is_hidden
-from expirebridge.model.sealing import (
+from expirebridge.sealing.key_ring import (
     LONGEST_LINE,
     Content,
     KeyRing,
@@ -17,6 +16,7 @@ from expirebridge.model.sealing import (
     replace_in_history,
 )
 from expirebridge.settings import Settings
+from expirebridge.task.keys import is_hidden
 from tests.kit.private_keys import K1, K2, key
 
 PLAIN = b'["secret", 17]'

@@ -33,18 +33,18 @@ from expirebridge import (
     make_task,
 )
 from expirebridge.checks.finding import Level, ok
-from expirebridge.checks.sealed import check_keys
-from expirebridge.cli import reseal as cli_reseal
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End
-from expirebridge.model.sealing import LONGEST_LINE, Content, KeyRing
 from expirebridge.observe.logs import log_event
-from expirebridge.producer.resealing import Resealed, reseal
+from expirebridge.sealing import calls as resealing
+from expirebridge.sealing import command as cli_reseal
+from expirebridge.sealing.calls import Replacement
+from expirebridge.sealing.checks import check_keys
+from expirebridge.sealing.key_ring import LONGEST_LINE, Content, KeyRing
+from expirebridge.sealing.resealing import Resealed, reseal
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import resealing
-from expirebridge.store.commands.call import Steps
-from expirebridge.store.commands.resealing import Replacement
+from expirebridge.task.calls.call import Steps
 from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
 from tests.kit.invoked import app, invoke, invoke_json

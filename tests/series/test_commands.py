@@ -5,9 +5,9 @@ import json
 import redis
 
 from expirebridge import Bridge
+from expirebridge.series import calls as series_commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands import series as series_commands
+from expirebridge.task.calls import claiming
 from tests.kit.history import now
 from tests.kit.invoked import run
 from tests.kit.series import LEASE, put, series

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from expirebridge.model import cron
-from expirebridge.model.cron import Cron
-from expirebridge.model.task import from_ms, to_ms
+from expirebridge.series import cron
+from expirebridge.series.cron import Cron
+from expirebridge.task.task import from_ms, to_ms
 from tests.kit.cases import each
 from tests.kit.cron_model import FIRST_YEAR, LAST_YEAR, ClockChange, changes_of, cron_runs
 from tests.kit.servers import PART

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from expirebridge.model.cron import Cron
+from expirebridge.series.cron import Cron
 from tests.kit.cron_model import cron_runs
 from tests.kit.debian_cron import debian_runs, missing
 

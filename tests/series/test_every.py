@@ -10,7 +10,7 @@ import pytest
 from expirebridge import every, handler
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Registry
-from expirebridge.model.schedule import SeriesSpec
+from expirebridge.series.schedule import SeriesSpec
 from tests.kit.modules import forgotten, put
 
 

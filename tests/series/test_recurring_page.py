@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from expirebridge.handlers import Registry
-from expirebridge.model.cron import Cron
-from expirebridge.model.task import from_ms, to_ms
+from expirebridge.series.cron import Cron
+from expirebridge.task.task import from_ms, to_ms
 from tests.kit.modules import forgotten, put
 
 DOCS = Path(__file__).parents[2] / "docs"

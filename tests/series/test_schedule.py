@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.durations import Duration
-from expirebridge.model.keys import check_id
-from expirebridge.model.schedule import (
+from expirebridge.series.schedule import (
     MAX_ID,
     Interval,
     Missed,
@@ -26,9 +24,11 @@ from expirebridge.model.schedule import (
     schedule_from_json,
     schedule_of,
 )
-from expirebridge.model.task import to_ms
-from expirebridge.model.time_zones import tzdata_at, tzdata_version, zone_of
 from expirebridge.series.ticks import following, retimed
+from expirebridge.series.time_zones import tzdata_at, tzdata_version, zone_of
+from expirebridge.task.durations import Duration
+from expirebridge.task.keys import check_id
+from expirebridge.task.task import to_ms
 from tests.kit.cases import each
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

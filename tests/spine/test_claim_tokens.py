@@ -2,8 +2,8 @@
 
 from itertools import islice
 
-from expirebridge.store.commands.claiming import ClaimTokens
 from expirebridge.store.task_records import listener_of
+from expirebridge.task.calls.claiming import ClaimTokens
 
 
 def test_each_names_its_listener_and_none_is_repeated() -> None:

@@ -40,38 +40,38 @@ from expirebridge.checks import check_health, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.fleet import calls as fleet
+from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import End, Lapsed, Scanned, Started
+from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import tables
+from expirebridge.ledger.row_state import Status
 from expirebridge.ledger.schema import create
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import maintenance
-from expirebridge.migration.migrator import Migrator
-from expirebridge.model.keys import MAX_ARGS_IN_KEY
-from expirebridge.model.row_state import Status
-from expirebridge.model.task import to_ms
-from expirebridge.producer.new_task import CHUNK_TASKS
+from expirebridge.moving import calls as migration
+from expirebridge.moving.calls import RestoreGroupCode
+from expirebridge.moving.migrator import Migrator
+from expirebridge.sealing import calls as resealing
+from expirebridge.series import calls as series_commands
+from expirebridge.series.calls import Removal
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import (
+from expirebridge.task.calls import (
     circumstances,
     claiming,
-    fleet,
-    forecasting,
     inspection,
     looking,
-    migration,
     pages,
     producing,
-    reconciling,
-    resealing,
 )
-from expirebridge.store.commands import series as series_commands
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.holds import list_holds
-from expirebridge.store.commands.migration import RestoreGroupCode
-from expirebridge.store.commands.series import Removal
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.holds import list_holds
+from expirebridge.task.keys import MAX_ARGS_IN_KEY
+from expirebridge.task.new_task import CHUNK_TASKS
+from expirebridge.task.task import to_ms
 from tests.kit.colours import Ask, asking
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.lua import NAMES

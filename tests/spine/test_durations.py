@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.durations import LONGEST, Duration, human, seconds_of, written
+from expirebridge.task.durations import LONGEST, Duration, human, seconds_of, written
 from tests.kit.cases import each
 
 

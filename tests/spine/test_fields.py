@@ -3,9 +3,9 @@
 import re
 from dataclasses import fields
 
-from expirebridge.model.task import Task
 from expirebridge.store.script_loader import load
 from expirebridge.store.task_records import CLAIMED, FIELDS
+from expirebridge.task.task import Task
 
 
 def test_each_field_stands_in_the_table_once() -> None:

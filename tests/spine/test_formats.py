@@ -6,10 +6,11 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, FormatTooNew
+from expirebridge.moving import calls as migration
 from expirebridge.store import script_loader
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, migration, producing
-from expirebridge.store.commands.call import script
+from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls.call import script
 from tests.kit.colours import asking_one
 from tests.kit.lua import NAMES
 from tests.kit.series import put, series

@@ -7,9 +7,10 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
+from expirebridge.fleet import calls as fleet
 from expirebridge.store.client import Store
-from expirebridge.store.commands import fleet, inspection
-from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.claiming import Settled, Settlement
 from tests.kit.steps import claim, server_ms, settle
 
 pytestmark = pytest.mark.servers("oldest")

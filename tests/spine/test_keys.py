@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.keys import (
+from expirebridge.task.keys import (
     IN_RECORD,
     MAX_ARGS,
     MAX_FUNC,

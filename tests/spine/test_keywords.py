@@ -11,7 +11,7 @@ import pytest
 import expirebridge
 from expirebridge import AsyncBridge, Bridge, InvalidTask
 from expirebridge.ledger import Ledger
-from expirebridge.model.keywords import advising
+from expirebridge.task.keywords import advising
 from tests.kit.cases import each
 
 UNREACHED = "redis://127.0.0.1:1/1"  # nothing is sent by a call that does not fit

@@ -23,10 +23,10 @@ from expirebridge import (
     Task,
     handler,
 )
-from expirebridge.checks.compat import compare, scope_of
-from expirebridge.handlers.compatibility import BlindSpot, Verdict
+from expirebridge.fleet.checks import compare, scope_of
+from expirebridge.fleet.compatibility import BlindSpot, Verdict
 from expirebridge.hooks import End, Started
-from expirebridge.model.limits import lane_value
+from expirebridge.limits.values import lane_value
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.colours import asking_one

@@ -13,10 +13,10 @@ from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import ServerUnreachable
 from expirebridge.events import Event, Made, Making, NotMade
-from expirebridge.producer.new_task import random_id
 from expirebridge.store.client import AsyncStore, Store
-from expirebridge.store.commands import looking, producing
-from expirebridge.store.commands.call import CHUNK_TASKS, Command
+from expirebridge.task.calls import looking, producing
+from expirebridge.task.calls.call import CHUNK_TASKS, Command
+from expirebridge.task.new_task import random_id
 from tests.kit.proxy import Proxy
 from tests.kit.steps import new
 

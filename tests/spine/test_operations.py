@@ -16,12 +16,8 @@ import expirebridge
 from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
-from expirebridge.model.policies import Exponential, Spread, decode_misfire, misfire_policy_of
-from expirebridge.model.task import Change, Outcome, State, Task, from_ms
-from expirebridge.producer.new_task import CHUNK_TASKS
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import (
+from expirebridge.task.calls.call import (
     CHUNK_BYTES,
     LEFT_OUT,
     PARTITIONS,
@@ -29,7 +25,11 @@ from expirebridge.store.commands.call import (
     Runnable,
     When,
 )
-from expirebridge.store.commands.producing import NewTask
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.new_task import CHUNK_TASKS
+from expirebridge.task.operations.operations import Operations
+from expirebridge.task.policies import Exponential, Spread, decode_misfire, misfire_policy_of
+from expirebridge.task.task import Change, Outcome, State, Task, from_ms
 from tests.kit.cases import each
 
 OPERATIONS = Operations(Settings(), Hooks())

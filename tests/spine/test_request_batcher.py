@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from expirebridge.store.batching import BatchableRequest, RequestBatcher, merge, next_batch, split
-from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
+from expirebridge.task.calls.call import CHUNK_BYTES, CHUNK_TASKS
 from tests.kit.patience import PATIENCE
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.policies import (
+from expirebridge.task.policies import (
     DEFAULT_POLICY,
     MAX_ATTEMPTS,
     Busy,

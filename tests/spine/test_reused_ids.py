@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, TaskExists, current_task
-from expirebridge.model.task import Task
 from expirebridge.settings import Settings
+from expirebridge.task.task import Task
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.servers("oldest")

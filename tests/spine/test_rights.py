@@ -11,34 +11,30 @@ from typer.testing import CliRunner
 
 from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State, Then
 from expirebridge.checks import Level, check_health, check_server
-from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.server import check_rights
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients, redis_client
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.checks import compare, scope_of
+from expirebridge.foreign import calls as reconciling
+from expirebridge.foreign import function_library
+from expirebridge.foreign.calls import Adoption, EventKind, KeyEvent
+from expirebridge.foreign.key_events import KeyEventHandler
 from expirebridge.hooks import End, Hooks
-from expirebridge.listener.partition.key_events import KeyEventHandler
-from expirebridge.migration.migrator import Migrator
-from expirebridge.model.keys import parse_key
-from expirebridge.producer.operations import Operations
+from expirebridge.lateness import calls as forecasting
+from expirebridge.limits.calls import declare_limits
+from expirebridge.moving import calls as migration
+from expirebridge.moving.migrator import Migrator
 from expirebridge.settings import Settings
-from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
-from expirebridge.store.commands import (
-    claiming,
-    fleet,
-    forecasting,
-    inspection,
-    migration,
-    producing,
-    reconciling,
-)
-from expirebridge.store.commands import partitions as partitions_commands
-from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.commands.lanes import declare_limits
-from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.calls import claiming, inspection, producing
+from expirebridge.task.calls import partitions as partitions_commands
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.keys import parse_key
+from expirebridge.task.operations.operations import Operations
 from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process

@@ -15,7 +15,7 @@ from expirebridge import AsyncBridge, Discard, Retry, Snooze, State, current_tas
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
-from expirebridge.store.commands import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import found, new
 from tests.kit.witness import Witness, listening

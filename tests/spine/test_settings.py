@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.model import project
 from expirebridge.settings import (
     DEFAULT_URL,
     VARIABLES,
@@ -18,6 +17,7 @@ from expirebridge.settings import (
     named_url,
     warn_of_variables,
 )
+from expirebridge.task import project
 from tests.kit.cases import each
 from tests.kit.logs import Log
 from tests.kit.private_keys import K1

@@ -15,19 +15,19 @@ from tests.kit.processes import ROOT
 # needed later is imported by the first call that uses it.
 NEEDED = [
     "connection", "connection.clients", "connection.connections", "connection.redis_client",
-    "connection.urls", "errors", "handlers", "handlers.call", "hooks", "settings", "model",
-    "model.codec", "model.counting", "model.durations", "model.forks", "model.group_names",
-    "model.keys", "model.keywords",
-    "model.lazy_imports", "model.log_fields", "model.partitions", "model.project",
-    "model.sealing", "model.short_repr", "model.task",
-    "producer", "producer.argument_writer", "producer.base", "producer.bridge",
-    "producer.changing", "producer.editing", "producer.grouping", "producer.holding",
-    "producer.looking", "producer.making", "producer.new_task", "producer.operations",
-    "producer.scheduling", "producer.unknown_functions", "store", "store.batching",
-    "store.client", "store.errors", "store.partition_availability", "store.partition_count",
-    "store.partitions", "store.record_values", "store.routing", "store.script_loader",
-    "store.stepping", "store.tls", "store.commands", "store.commands.call",
-    "store.commands.fleet", "store.commands.partitions", "store.commands.producing",
+    "connection.urls", "errors", "fleet", "fleet.calls", "fleet.unknown_functions", "groups",
+    "groups.names", "groups.operations", "handlers", "handlers.call", "hooks", "limits",
+    "sealing", "sealing.codec", "sealing.key_ring", "series", "series.operations", "settings",
+    "store", "store.batching", "store.client", "store.errors", "store.partition_availability",
+    "store.partition_count", "store.partitions", "store.record_values", "store.routing",
+    "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
+    "task.bridge", "task.calls", "task.calls.call", "task.calls.partitions",
+    "task.calls.producing", "task.counting", "task.durations", "task.forks", "task.keys",
+    "task.keywords", "task.lazy_imports", "task.log_fields", "task.new_task", "task.operations",
+    "task.operations.base", "task.operations.changing", "task.operations.editing",
+    "task.operations.holding", "task.operations.looking", "task.operations.making",
+    "task.operations.operations", "task.partitions", "task.project", "task.short_repr",
+    "task.task",
 ]  # fmt: skip
 
 # Each of these, with all that it brings, takes from 1 to 10 ms.
@@ -89,7 +89,7 @@ def redis_loads() -> set[str]:
     ("program", "needed"),
     [
         pytest.param(WAITS, NEEDED, id="waits"),
-        pytest.param(AWAITS, [*NEEDED, "model.policies"], id="awaits", marks=pytest.mark.rest),
+        pytest.param(AWAITS, [*NEEDED, "task.policies"], id="awaits", marks=pytest.mark.rest),
     ],
 )
 def test_the_first_task_is_made_with_these_modules(
@@ -122,6 +122,7 @@ def test_a_listener_loads_at_once_what_it_needs_later() -> None:
     """An import in the middle of its work would hold up its event loop."""
     named = {f"expirebridge.{name}" for name in ("events", "handlers.registry")}
     calls = {
-        f"expirebridge.store.commands.{name}" for name in ("claiming", "reconciling", "inspection")
+        f"expirebridge.{name}"
+        for name in ("task.calls.claiming", "foreign.calls", "task.calls.inspection")
     }
     assert named | calls <= loaded_by(LISTENS)

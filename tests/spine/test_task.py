@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from expirebridge import current_task
-from expirebridge.model.task import FINISHED, State, Task, from_ms, to_ms
+from expirebridge.task.task import FINISHED, State, Task, from_ms, to_ms
 from tests.kit.cases import each
 
 MILLISECOND = timedelta(milliseconds=1)

@@ -12,17 +12,19 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State, Then
 from expirebridge.checks.finding import Level
-from expirebridge.checks.sealed import check_opened
 from expirebridge.checks.work import check_functions
-from expirebridge.handlers.signatures import digest_of
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.signatures import digest_of
+from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import End
-from expirebridge.model.task import from_ms
+from expirebridge.ledger.calls import MOST_DIRTY
+from expirebridge.limits.calls import declare_limits
+from expirebridge.sealing.checks import check_opened
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet, reconciling
-from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.lanes import declare_limits
-from expirebridge.store.commands.ledger import MOST_DIRTY
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.task import from_ms
 from tests.kit.colours import Ask, asking_one
 from tests.kit.private_keys import K1
 from tests.kit.steps import PREFIX, age, claim, server_ms, settle

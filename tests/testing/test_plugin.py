@@ -22,7 +22,7 @@ PYTEST = [
     sys.executable, "-m", "pytest", "-p", "no:valkey", "-p", "no:cacheprovider",
     "-o", "asyncio_default_fixture_loop_scope=function",
 ]  # fmt: skip
-OURS = ["model", "model.lazy_imports", "testing", "testing.plugin"]
+OURS = ["task", "task.lazy_imports", "testing", "testing.plugin"]
 """What of this package pytest loads in each of its runs."""
 
 HEAD = """

@@ -32,8 +32,8 @@ from expirebridge import (
     make_task,
 )
 from expirebridge.hooks import End
-from expirebridge.model.policies import DEFAULT_POLICY
 from expirebridge.store import script_loader
+from expirebridge.task.policies import DEFAULT_POLICY
 from expirebridge.testing import Clock, NeverIdle, Ran, TaskFailed, TravelError
 from tests.kit.patience import PATIENCE
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, create_engine
 from expirebridge import web
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness

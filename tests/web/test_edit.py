@@ -12,11 +12,12 @@ import redis
 from playwright.sync_api import Browser, expect
 
 from expirebridge import AsyncBridge, Bridge, State, Task, web
-from expirebridge.handlers.signatures import digest_of
-from expirebridge.model.keys import MAX_ARGS
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.signatures import digest_of
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.keys import MAX_ARGS
 from tests.kit.steps import claim, settle
 from tests.web.serving import CHROMIUM, OWN, Asking, words
 

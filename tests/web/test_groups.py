@@ -8,7 +8,7 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, GroupState, State, Then, web
 from expirebridge.store.client import Store
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.steps import claim, settle, state_of
 from tests.web.serving import OWN, Asking, words
 

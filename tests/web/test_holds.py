@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, web
-from expirebridge.model.task import from_ms
 from expirebridge.store.client import Store
+from expirebridge.task.task import from_ms
 from tests.kit.steps import claim, server_ms
 from tests.web.serving import OWN, Asking, words
 

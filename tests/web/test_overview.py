@@ -8,14 +8,15 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
-from expirebridge.handlers.signatures import digest_of
+from expirebridge.fleet import calls as fleet
+from expirebridge.fleet.signatures import digest_of
+from expirebridge.lateness.objective import Objective
 from expirebridge.listener.execution.outcome import OutcomeBuilder
-from expirebridge.model.durations import human
-from expirebridge.model.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands import claiming, fleet
-from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.durations import human
 from expirebridge.web.overview import Backlog, Readings
 from tests.kit.invoked import end_due_tasks, invoke_json
 from tests.kit.steps import claim, settle

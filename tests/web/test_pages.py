@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, Then, web
-from expirebridge.model.schedule import MAX_ID
+from expirebridge.series.schedule import MAX_ID
 from expirebridge.store.client import Store
 from tests.kit.invoked import end_due_tasks
 from tests.kit.processes import listener

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, web
-from expirebridge.model.schedule import MAX_ID
+from expirebridge.series.schedule import MAX_ID
 from expirebridge.store.client import Store
 from tests.kit.invoked import end_due_tasks
 from tests.web.serving import OWN, Asking
@@ -174,7 +174,7 @@ async def test_the_tasks_of_a_series_are_found_in_each_partition(
 async def test_it_says_if_not_all_ids_were_looked_at(
     asking: Asking, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.web.series.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("expirebridge.series.page.MOST_LOOKED_AT", 1)
     bridge.schedule("late", "db.tidy", every="1h")
     bridge.make_tasks([{"func": "db.tidy", "delay": 5} for _ in range(2_001)])
     async with asking() as pages:

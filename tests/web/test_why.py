@@ -5,7 +5,7 @@ import redis
 
 from expirebridge import Bridge, web
 from expirebridge.store.client import Store
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.task.calls.claiming import Settlement
 from tests.kit.steps import claim, settle
 from tests.kit.waiting import declare, hold_slots, park
 from tests.web.serving import Asking, words

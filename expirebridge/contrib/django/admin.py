@@ -18,10 +18,10 @@ from django.utils import timezone
 
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.model.answers import Listing
-from expirebridge.model.keys import check_func
-from expirebridge.model.task import Change, State, Task
-from expirebridge.producer.bridge import Bridge
+from expirebridge.task.answers import Listing
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.keys import check_func
+from expirebridge.task.task import Change, State, Task
 
 PAGE: Final = 50
 """Tasks on a page."""

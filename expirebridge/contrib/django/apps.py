@@ -11,7 +11,7 @@ from django.conf import settings
 
 from expirebridge.contrib.django.database_connections import surround
 from expirebridge.contrib.django.defaults import defaults
-from expirebridge.model import project
+from expirebridge.task import project
 
 
 class ExpirebridgeConfig(AppConfig):

@@ -35,13 +35,13 @@ from expirebridge.contrib.django.tasks_api import (
 )
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers import name_of, typed_arguments
-from expirebridge.model.keys import check_tags
-from expirebridge.model.project import AnyFunction
-from expirebridge.model.row_state import Status
-from expirebridge.model.task import State
-from expirebridge.model.task import Task as Found
-from expirebridge.producer.bridge import default_bridge, make_task
+from expirebridge.ledger.row_state import Status
 from expirebridge.settings import HandlersPlace, Settings
+from expirebridge.task.bridge import default_bridge, make_task
+from expirebridge.task.keys import check_tags
+from expirebridge.task.project import AnyFunction
+from expirebridge.task.task import State
+from expirebridge.task.task import Task as Found
 
 if TYPE_CHECKING:
     from expirebridge.ledger.rows import LedgerTask

@@ -15,8 +15,8 @@ from expirebridge.contrib.django.task_functions import function_of
 from expirebridge.contrib.django.tasks_api import Task
 from expirebridge.handlers.definition import Handler
 from expirebridge.handlers.registry import modules_at
-from expirebridge.model.project import AnyFunction
 from expirebridge.settings import Settings
+from expirebridge.task.project import AnyFunction
 
 
 def function_for(name: str, value: object) -> AnyFunction | None:

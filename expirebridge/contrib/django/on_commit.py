@@ -12,10 +12,10 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from expirebridge.contrib.django.ledger_url import ledger_url
 from expirebridge.contrib.django.setting import LEDGER, SETTING, ledger_alias
 from expirebridge.errors import InvalidTask
-from expirebridge.model.durations import Duration
-from expirebridge.model.policies import MisfireSpec, RetrySpec
-from expirebridge.producer.bridge import prepare_task
-from expirebridge.producer.new_task import Func, IfExists
+from expirebridge.task.bridge import prepare_task
+from expirebridge.task.durations import Duration
+from expirebridge.task.new_task import Func, IfExists
+from expirebridge.task.policies import MisfireSpec, RetrySpec
 
 if TYPE_CHECKING:
     from expirebridge.ledger import Ledger

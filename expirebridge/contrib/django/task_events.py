@@ -14,7 +14,7 @@ from expirebridge.contrib.django.task_functions import is_reported
 from expirebridge.contrib.django.task_results import AttemptFailed, result_of
 from expirebridge.contrib.django.tasks_api import task_finished
 from expirebridge.hooks import End, Ended, Event, Lapsed
-from expirebridge.producer.bridge import default_bridge
+from expirebridge.task.bridge import default_bridge
 
 logger = logging.getLogger("expirebridge")
 

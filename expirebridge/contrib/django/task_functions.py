@@ -25,11 +25,11 @@ from expirebridge.contrib.django.tasks_api import (
 from expirebridge.errors import ServerError
 from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.definition import with_retry
-from expirebridge.model.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
-from expirebridge.model.project import AnyFunction
-from expirebridge.model.task import Task as Found
-from expirebridge.model.task import current_task
-from expirebridge.producer.bridge import default_bridge
+from expirebridge.task.bridge import default_bridge
+from expirebridge.task.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
+from expirebridge.task.project import AnyFunction
+from expirebridge.task.task import Task as Found
+from expirebridge.task.task import current_task
 
 _ANSWERS: Final = (Retry, Snooze, Busy, Discard, asyncio.CancelledError, KeyboardInterrupt)
 """Exceptions that say by themselves what follows, or were raised into the Task."""

@@ -18,9 +18,9 @@ from expirebridge.contrib.django.tasks_api import (
     TaskResult,
     TaskResultStatus,
 )
-from expirebridge.model.history import HistoryEntry
-from expirebridge.model.task import State
-from expirebridge.model.task import Task as Found
+from expirebridge.task.history import HistoryEntry
+from expirebridge.task.task import State
+from expirebridge.task.task import Task as Found
 
 _STATUS: Final = {
     State.PENDING: TaskResultStatus.READY,

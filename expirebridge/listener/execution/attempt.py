@@ -10,6 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Kind, check_binding
+from expirebridge.lateness.causes import Hindrances
+from expirebridge.lateness.objective import Objective
+from expirebridge.lateness.values import LATE, Lateness
+from expirebridge.ledger.transactions import Transaction
+from expirebridge.limits.values import Rate
 from expirebridge.listener.execution.exceptions import (
     DecodingFailed,
     HandlerDiffers,
@@ -19,15 +24,15 @@ from expirebridge.listener.execution.exceptions import (
 )
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
-from expirebridge.listener.lateness import Hindrances
 from expirebridge.listener.session import SessionOwner
-from expirebridge.model.codec import encoded_in
-from expirebridge.model.durations import human
-from expirebridge.model.keys import decode_args
-from expirebridge.model.lateness import LATE, Lateness
-from expirebridge.model.limits import Rate
-from expirebridge.model.objective import Objective
-from expirebridge.model.policies import (
+from expirebridge.sealing.codec import encoded_in
+from expirebridge.sealing.key_ring import MARK, KeyRing, NotOpened
+from expirebridge.store.record_values import ring_for
+from expirebridge.store.task_records import ClaimedTask, listener_of
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.durations import human
+from expirebridge.task.keys import decode_args
+from expirebridge.task.policies import (
     DEFAULT_POLICY,
     Busy,
     Discard,
@@ -37,12 +42,7 @@ from expirebridge.model.policies import (
     decode_misfire,
     decode_policy,
 )
-from expirebridge.model.sealing import MARK, KeyRing, NotOpened
-from expirebridge.model.task import State, Task, from_ms
-from expirebridge.model.transactions import Transaction
-from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.record_values import ring_for
-from expirebridge.store.task_records import ClaimedTask, listener_of
+from expirebridge.task.task import State, Task, from_ms
 
 logger = logging.getLogger("expirebridge")
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from expirebridge.fleet.calls import OVERRUN, Idle
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.store.commands.fleet import OVERRUN, Idle
 from expirebridge.store.task_records import ClaimedTask
 
 _OVERRUN_AFTER = 1.0

@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.handlers import Kind, Registry
-from expirebridge.handlers.declared_limits import LimitsDeclaration
-from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
+from expirebridge.lateness.causes import LoopPulse
+from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.condition import Condition
@@ -20,12 +21,11 @@ from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.thread_pool import ThreadPool
-from expirebridge.listener.lateness import LoopPulse
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.model.log_fields import event
-from expirebridge.model.schedule import SeriesSpec
+from expirebridge.series.schedule import SeriesSpec
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.log_fields import event
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool

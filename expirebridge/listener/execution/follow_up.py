@@ -12,17 +12,17 @@ from expirebridge.errors import (
 )
 from expirebridge.handlers import Then
 from expirebridge.hooks import Made, NotMade
-from expirebridge.model.keys import key_name
-from expirebridge.model.partitions import PartitionLayout
-from expirebridge.model.task import Outcome, State, Task, from_ms
-from expirebridge.producer.argument_writer import ArgumentWriter
-from expirebridge.producer.new_task import new_task
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import Steps
-from expirebridge.store.commands.claiming import Settled
-from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.record_values import args_of, split_call
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.argument_writer import ArgumentWriter
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.claiming import Settled
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.keys import key_name
+from expirebridge.task.new_task import new_task
+from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.task import Outcome, State, Task, from_ms
 
 
 def checked(then: Then, settings: Settings) -> NewTask:

@@ -19,13 +19,13 @@ from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.model.codec import load_codec
-from expirebridge.model.log_fields import event
-from expirebridge.model.policies import Busy, Discard, Retry, Snooze
-from expirebridge.model.task import running_task
+from expirebridge.sealing.codec import load_codec
 from expirebridge.settings import Settings
-from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.record_values import split_call
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.log_fields import event
+from expirebridge.task.policies import Busy, Discard, Retry, Snooze
+from expirebridge.task.task import running_task
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool

@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 import orjson
 
 from expirebridge.errors import InvalidTask
+from expirebridge.fleet.lacking import NOT_DECODED, NOT_OPENED
 from expirebridge.hooks import End, Ended
+from expirebridge.lateness.objective import Objective
+from expirebridge.lateness.values import Lateness
 from expirebridge.listener.execution.exceptions import DecodingFailed, RemoteTraceback, TimedOut
-from expirebridge.model.durations import seconds_of
-from expirebridge.model.lacking import NOT_DECODED, NOT_OPENED
-from expirebridge.model.lateness import Lateness
-from expirebridge.model.objective import Objective
-from expirebridge.model.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
-from expirebridge.model.sealing import Content, KeyRing
-from expirebridge.model.task import Task
-from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.commands.producing import NewTask
+from expirebridge.sealing.key_ring import Content, KeyRing
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.durations import seconds_of
+from expirebridge.task.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
+from expirebridge.task.task import Task
 
 # The result of a call, before its attempt has an outcome.
 

@@ -13,11 +13,11 @@ from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.call import Command
-from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.call import Command
+from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

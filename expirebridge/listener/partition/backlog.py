@@ -3,14 +3,14 @@
 import time
 from enum import Enum, auto
 
+from expirebridge.ledger.gate import LedgerGate
 from expirebridge.listener.execution.leases import CodeVersion
-from expirebridge.listener.ledger.gate import LedgerGate
 from expirebridge.listener.session import Membership
-from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.call import Command
-from expirebridge.store.commands.claiming import Claim, FairShareInput, Walk, Walked
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.call import Command
+from expirebridge.task.calls.claiming import Claim, FairShareInput, Walk, Walked
+from expirebridge.task.policies import UNKNOWN_DELAY
 
 FRONT, END = b"-inf", b"+inf"
 SHORTEST_REST = 1.0

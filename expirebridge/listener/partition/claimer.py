@@ -7,23 +7,23 @@ import time
 from dataclasses import replace
 
 from expirebridge.errors import ServerError
+from expirebridge.foreign.key_events import KeyEventHandler
 from expirebridge.hooks import Claimed, Hooks
+from expirebridge.lateness.values import LateCause
 from expirebridge.listener.execution.attempt import Consumer
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
-from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
-from expirebridge.model.lateness import LateCause
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store.commands import claiming
-from expirebridge.store.commands.call import Command, command
-from expirebridge.store.commands.claiming import Claim
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.calls import claiming
+from expirebridge.task.calls.call import Command, command
+from expirebridge.task.calls.claiming import Claim
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.session import Membership
-from expirebridge.store.commands.claiming import Claim, FairShareInput
+from expirebridge.task.calls.claiming import Claim, FairShareInput
 
 PATIENCE = 0.010
 """Seconds for which tasks beyond the share are left to peers. Peers wake within 4 ms of each

@@ -5,18 +5,18 @@ import contextlib
 import time
 from collections.abc import Sequence
 
+from expirebridge.foreign import calls as reconciling
+from expirebridge.groups.calls import cancel_group
 from expirebridge.hooks import Hooks, Lapsed
+from expirebridge.lateness.calls import Took, note_durations
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.model.schedule import SeriesSpec
-from expirebridge.model.time_zones import newest_tzdata
 from expirebridge.series.definition import declare
+from expirebridge.series.schedule import SeriesSpec
 from expirebridge.series.ticks import make_due_ticks, retime
+from expirebridge.series.time_zones import newest_tzdata
 from expirebridge.settings import Settings
-from expirebridge.store.commands import reconciling
-from expirebridge.store.commands.forecasting import Took, note_durations
-from expirebridge.store.commands.groups import cancel_group
 
 EVERY = 1.0
 """Seconds between passes while something is overdue, or the server is away."""

@@ -24,25 +24,25 @@ from expirebridge.errors import (
     SlotMoving,
     SlotUnserved,
 )
+from expirebridge.foreign.misplaced_keys import MisplacedKeys
 from expirebridge.hooks import FailedOver, Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.partition.consumer import PartitionConsumer
-from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.server import Server, report
 from expirebridge.listener.server.servers import Servers
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import SubscriberElection
 from expirebridge.listener.wakeups import cancel_roles
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.model.counting import plural
-from expirebridge.model.log_fields import event
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
-from expirebridge.store.commands import claiming, inspection
-from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.errors import CountUnknown, translated
 from expirebridge.store.partitions import AsyncPartitions
+from expirebridge.task.calls import claiming, inspection
+from expirebridge.task.calls import partitions as partitions_commands
+from expirebridge.task.counting import plural
+from expirebridge.task.log_fields import event
+from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 
 # The number of partitions of a database in a cluster.
 

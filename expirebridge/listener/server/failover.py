@@ -13,8 +13,8 @@ from expirebridge.hooks import FailedOver, Hooks
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.server import Server
-from expirebridge.model.log_fields import event
 from expirebridge.store.errors import translated
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

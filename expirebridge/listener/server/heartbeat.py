@@ -14,7 +14,7 @@ from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.store.commands import claiming
+from expirebridge.task.calls import claiming
 
 logger = logging.getLogger("expirebridge")
 

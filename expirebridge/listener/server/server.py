@@ -16,21 +16,21 @@ from expirebridge.checks import (
 )
 from expirebridge.connection.sentinel import PinnedPrimary
 from expirebridge.errors import ServerUnsuitable
+from expirebridge.foreign.misplaced_keys import MisplacedKeys
+from expirebridge.foreign.scanner import Scanner
 from expirebridge.hooks import Hooks
 from expirebridge.listener.partition.consumer import PartitionConsumer
-from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
-from expirebridge.listener.server.scanner import Scanner
 from expirebridge.listener.server.settings_monitor import SettingsMonitor
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Membership, PartitionSession, SubscriberElection
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
-from expirebridge.listener.ledger.roles import ledger_engine_of
+from expirebridge.ledger.roles import ledger_engine_of
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.settings import Settings
 

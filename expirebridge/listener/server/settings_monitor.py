@@ -9,8 +9,8 @@ from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

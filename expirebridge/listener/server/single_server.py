@@ -19,10 +19,10 @@ from expirebridge.listener.server.server import Server, report
 from expirebridge.listener.server.servers import Servers
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
-from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.routing import Routing
+from expirebridge.task.calls import partitions as partitions_commands
+from expirebridge.task.partitions import PartitionLayout
 
 T = TypeVar("T")
 

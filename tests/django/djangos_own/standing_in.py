@@ -5,7 +5,7 @@ from typing import Any
 
 from expirebridge import State
 from expirebridge.contrib.django.backend import ExpirebridgeBackend
-from expirebridge.producer.bridge import default_bridge
+from expirebridge.task.bridge import default_bridge
 from expirebridge.testing import Clock
 
 CLOCK = Clock()

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from expirebridge import Task, current_task
-from expirebridge.model.task import to_ms
+from expirebridge.task.task import to_ms
 from tests.kit.history import Ended, Started, Writer
 
 WRITER = Writer(Path(os.environ["HISTORY"]))

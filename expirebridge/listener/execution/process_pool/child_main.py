@@ -44,9 +44,9 @@ from expirebridge.listener.execution.process_pool.protocol import (
 )
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.lifespans import entered
-from expirebridge.model.log_fields import message_of
-from expirebridge.model.task import Task, running_task
 from expirebridge.settings import Settings
+from expirebridge.task.log_fields import message_of
+from expirebridge.task.task import Task, running_task
 
 # The channel of a process for handlers to its listener.
 

@@ -12,8 +12,8 @@ from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.execution.exceptions import ProcessNotStarted, StartRefused
 from expirebridge.listener.execution.process_pool.process import Process
 from expirebridge.listener.execution.process_pool.protocol import Setup
-from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
+from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

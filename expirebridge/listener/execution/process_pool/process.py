@@ -27,7 +27,7 @@ from expirebridge.listener.execution.process_pool.protocol import (
     Setup,
     encode,
 )
-from expirebridge.model.task import running_task
+from expirebridge.task.task import running_task
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; "

@@ -16,11 +16,11 @@ from typing import Any
 from expirebridge.errors import InvalidTask
 from expirebridge.listener.execution.exceptions import RemoteTraceback
 from expirebridge.listener.execution.outcome import shown_error
-from expirebridge.model.durations import seconds_of
-from expirebridge.model.policies import Busy, Discard, Retry, Snooze
-from expirebridge.model.task import Task
 from expirebridge.settings import Settings
-from expirebridge.store.commands.producing import NewTask
+from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.durations import seconds_of
+from expirebridge.task.policies import Busy, Discard, Retry, Snooze
+from expirebridge.task.task import Task
 
 _LENGTH = struct.Struct("!I")
 LENGTH_SIZE = _LENGTH.size

@@ -1,0 +1,209 @@
+"""Operations on groups: make one, add members, close, cancel and look at it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any
+
+from expirebridge import groups, handlers
+from expirebridge.errors import (
+    GroupClosed,
+    GroupDiffers,
+    GroupIncomplete,
+    GroupNotFound,
+    InvalidTask,
+    TaskExists,
+)
+from expirebridge.groups.names import FOLLOW_UP, ON_FAILED, OnFailed, check_group
+from expirebridge.store.record_values import split_call
+from expirebridge.task.calls.call import Command, Steps
+from expirebridge.task.calls.producing import MakeReply, NewTask
+from expirebridge.task.new_task import new_task
+from expirebridge.task.operations.making import MakingOperations
+from expirebridge.task.task import Outcome, State
+
+if TYPE_CHECKING:
+    from expirebridge.groups.calls import MakeGroupCode, MakeGroupReply
+    from expirebridge.groups.values import Group, GroupListing
+    from expirebridge.handlers import Then
+
+_NOT_OF_GROUPS = {"at": None, "id": None, "if_exists": "reject", "max_wait": None, "window": None}
+"""Options of a `Then` that the follow-up of a group cannot have, and their defaults."""
+
+
+class GroupOperations(MakingOperations):
+    """Make groups of tasks, with a follow-up that runs when all have ended."""
+
+    def make_group(
+        self,
+        name: str,
+        tasks: Iterable[Mapping[str, Any]] = (),
+        *,
+        then: "Then | None" = None,
+        on_failed: OnFailed = "wait",
+        close: bool = True,
+    ) -> Steps["Group"]:
+        """Make tasks that belong together, and `then` when all of them have ended.
+
+        Each task is a mapping of `make_task`'s arguments by their names, without `id` and
+        `if_exists`: the members are `<name>@g0`, `<name>@g1`, ... A group has at most 100,000.
+        With `close=False` it stays open: `make_tasks(..., group=name)` adds members, also from the
+        members' own handlers, until `close_group(name)`.
+
+        The follow-up is an ordinary task, `<name>@then`, which is paused until the last member has
+        ended, and due after its `delay` from then. It runs once, however often members run. Whoever
+        resumes it before starts it before; whoever cancels it, cancels only it.
+
+        A member has ended when it has succeeded, or was cancelled. One that has failed: with
+        `on_failed="wait"`, the group waits until it runs again and succeeds, or is purged, or the
+        group is cancelled; with `"run"` it has ended; with `"cancel"` it cancels the group.
+
+        A producer that died half-way repeats its call: what was made is not made again, even if it
+        has ended and is forgotten. So is a group's name taken until a day after its end. Returns
+        the group as it is now; if it was cancelled meanwhile, also by a member that failed, the
+        rest is not made.
+
+        Raises InvalidTask before anything is sent; GroupDiffers if the group was made with other
+        tasks (their times may differ), another follow-up or `on_failed`; TaskExists if the id of
+        the follow-up is taken; GroupIncomplete if the server lost members while they were made, as
+        it can at a failover: the group is not closed, and the same call completes it; and what
+        `make_tasks` raises.
+        """
+        check_group(name)
+        if on_failed not in ON_FAILED:
+            raise InvalidTask(f"on_failed={on_failed!r}: one of {', '.join(ON_FAILED)}")
+        if not isinstance(close, bool):
+            raise InvalidTask(f"close={close!r}: True or False")
+        members = self._members(name, tasks)
+        follow_up = self._follow_up(name, then)
+        yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
+        begun = yield from self._begin(name, on_failed, members, follow_up)
+        if begun is not groups.calls.MakeGroupCode.MADE:
+            group = yield from self._found(name)
+            if group.closed:
+                return group
+        try:
+            yield from self._make_members(name, 0, members)
+        except GroupClosed:
+            group = yield from self._found(name)
+            if group.stopped is None:
+                raise
+            return group
+        return (yield from self._close(name) if close else self._found(name))
+
+    def close_group(self, name: str) -> Steps["Group"]:
+        """Close a group: it takes no more members, and ends when all have ended.
+
+        If they all have, its follow-up is due. Raises GroupNotFound; GroupIncomplete if it lacks
+        members that `make_group` was to make, which is then to be called again; and InvalidTask for
+        an illegal name.
+        """
+        return self._close(check_group(name))
+
+    def cancel_group(self, name: str) -> Steps["Group"]:
+        """Cancel a group: its follow-up at once, and then its members, 100 in each call.
+
+        Running members are not attempted again. If this process dies on the way, the listeners go
+        on. A group that has ended is left as it is. Raises GroupNotFound, and InvalidTask for an
+        illegal name.
+        """
+        check_group(name)
+        keep = self._settings.keep_succeeded
+        while (
+            yield from groups.calls.cancel_group(name, keep=keep)
+        ) is groups.calls.Cancelling.MORE:
+            pass
+        return (yield from self._found(name))
+
+    def get_group(self, name: str) -> Command["Group | None"]:
+        """Return a group as it is now, or None. Raises InvalidTask for an illegal name.
+
+        A group is forgotten a day after it has ended.
+        """
+        return groups.calls.get_group(check_group(name))
+
+    def list_groups(self, *, limit: int = 100) -> Steps["GroupListing"]:
+        """Return up to `limit` groups: those that have not ended, then those that ended last.
+
+        Raises InvalidTask unless `limit` is a whole number, at least 1.
+        """
+        from expirebridge.groups.listing import find_groups  # noqa: PLC0415 - not for making tasks
+
+        if type(limit) is not int or limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
+        return find_groups(limit)
+
+    def _begin(
+        self, name: str, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
+    ) -> Steps["MakeGroupCode"]:
+        """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
+        digest = _digest_of(on_failed, members, then)
+        if then is not None:
+            then = yield from self._writer.write(then)
+            self._announce([then])
+        begun = yield from groups.calls.make_group(
+            name,
+            on_failed=on_failed,
+            definition=self._writer.definition(name, digest),
+            count=len(members),
+            then=then,
+        )
+        if begun.code is groups.calls.MakeGroupCode.DIFFERS:
+            raise GroupDiffers(name)
+        if begun.code is groups.calls.MakeGroupCode.TAKEN:
+            raise TaskExists(name + FOLLOW_UP, "not finished")
+        if then is not None and begun.code is groups.calls.MakeGroupCode.MADE:
+            self._made(then, _reply_of(then, begun))
+            if self._unknown.warns:
+                yield from self._unknown.warn([split_call(then.call)[0]])
+        return begun.code
+
+    def _close(self, name: str) -> Steps["Group"]:
+        """Close the group; once more if the server lost that. Raises GroupIncomplete."""
+        while True:
+            lacking = yield from groups.calls.close_group(name)
+            if lacking:
+                raise GroupIncomplete(name, lacking)
+            group = yield from self._found(name)
+            if group.closed:
+                return group
+
+    def _follow_up(self, name: str, then: "Then | None") -> NewTask | None:
+        if then is None:
+            return None
+        if not isinstance(then, handlers.Then):
+            raise InvalidTask(f"then={then!r:.60}: give a Then, such as Then(close, [order], '3d')")
+        for option, default in _NOT_OF_GROUPS.items():
+            if then.options[option] != default:
+                raise InvalidTask(
+                    f"then: {option}={then.options[option]!r}: a group's follow-up has a fixed id, "
+                    "and a delay from when the last member has ended"
+                )
+        try:
+            new = new_task(self._settings.tasks, self._writer, func=then.func, **then.options)
+        except InvalidTask as error:
+            raise InvalidTask(f"then: {error}") from None
+        return new._replace(id=name + FOLLOW_UP, drawn=False)
+
+    def _found(self, name: str) -> Steps["Group"]:
+        group = yield from groups.calls.get_group(name)
+        if group is None:
+            raise GroupNotFound(name)
+        return group
+
+
+def _digest_of(on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None) -> str:
+    """A digest of what a group is made with, but for times."""
+    digest = sha1(on_failed.encode(), usedforsecurity=False)
+    for member in members:
+        digest.update(repr((member.call, sorted(member.fields.items()))).encode())
+    if then is not None:
+        digest.update(repr((then.call, then.when, sorted(then.fields.items()))).encode())
+    return digest.hexdigest()
+
+
+def _reply_of(then: NewTask, begun: "MakeGroupReply") -> MakeReply:
+    """The reply about a follow-up, as if `make_task` had made it."""
+    return MakeReply(
+        outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,
+        call=then.call, args=then.args, state=State.PAUSED,
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+-- include names
+-- include clock
+
+-- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
+-- `ledger` holds '<generation> <revision>' of the row as it was applied last: the revision counts the changes that the
+-- application made, the generation how often the id started anew.
+--
+-- `dirty`, a sorted set, holds the ids whose rows must be updated, with the time in microseconds of their last
+-- change. The hash `ledger` holds the nonce that pairs the ledger with this database, and the number of the last
+-- batch that was relayed here.
+local function mark_dirty(id)
+  redis.call('ZADD', state_set('dirty'), string.format('%.0f', now_us), id)
+end
+
+local function generation_of(ledger)
+  local generation, revision = string.match(ledger or '', '^(%d+) (%d+)$')
+  generation, revision = tonumber(generation) or 0, tonumber(revision) or 0
+  if generation >= 2 ^ 53 or revision >= 2 ^ 31 then return 0, 0 end -- no row has such a version
+  return generation, revision
+end
+
+local function put_generation(id, record, generation, revision)
+  record.ledger = string.format('%.0f %.0f', generation, revision)
+  redis.call('HSET', record_key(id), 'ledger', record.ledger)
+end
+
+-- The arguments of a task that were erased, in its row and here: see expirebridge/task/keys.py. It cannot run.
+local ERASED = '?{"erased":true}'
+local function is_erased(record) return string.sub(record.call, -#ERASED) == ERASED end
+
+-- Raises the generation of a finished task of a ledger that starts anew here, not in its row.
+local function raise_generation(id, record)
+  if not record.ledger then return end
+  local generation, revision = generation_of(record.ledger)
+  put_generation(id, record, generation + 1, revision)
+  mark_dirty(id)
+end
+
+-- The nonce of the ledger that this database is bound to ('': none), and the number of the last batch.
+local function read_binding()
+  local known = redis.call('HMGET', ledger_key(), 'nonce', 'number')
+  return known[1] or '', tonumber(known[2] or nil) or 0
+end
+
+-- The due time of a task for its row. If it runs, and was moved or replaced meanwhile, the time of the run after
+-- that. Needs the fields `due`, `left`, `next` and `rearm`.
+local function row_time_of(id, record)
+  if record.state ~= 'running' then return due_of(id, record) end
+  return record.next and record.next.due or tonumber(record.rearm or nil) or due_of(id, record)
+end

@@ -1,0 +1,384 @@
+"""The roles of a partition that has a ledger: relay, consistency check, retention."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from expirebridge.errors import (
+    InvalidSetting,
+    LedgerError,
+    LedgerUnreachable,
+    LedgerUnsuitable,
+    ServerError,
+)
+from expirebridge.hooks import Hooks
+from expirebridge.ledger import calls
+from expirebridge.ledger.gate import LedgerGate, Link
+from expirebridge.ledger.row_check import RowCheck
+from expirebridge.listener.periodic_role import PeriodicRole
+from expirebridge.listener.session import Membership, SessionOwner
+from expirebridge.listener.wakeups import Wakeup
+from expirebridge.settings import Settings
+from expirebridge.task.calls import claiming
+from expirebridge.task.counting import plural
+from expirebridge.task.log_fields import event
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
+
+
+logger = logging.getLogger("expirebridge")
+
+CLOSED_PAUSE = 0.1
+DOUBTS = 3
+"""How often in a row the numbers must differ before an open gate is closed: while a batch ends, its
+rows are stamped a moment before the server has seen it."""
+
+
+MOST_DOUBLINGS = 10
+"""How often the pause of a closed gate is doubled, at most."""
+
+
+def until_next(interval: float) -> float:
+    """The seconds until the next multiple of an interval.
+
+    All partitions of a listener look at the same moments, so that they can share what they read.
+    """
+    return interval - time.monotonic() % interval
+
+
+class LedgerRole(PeriodicRole):
+    """A periodic role that needs the ledger's database as well as the server."""
+
+    retry_pause = 1.0
+
+    async def try_once(self) -> float:
+        """Run once, and report both; returns the seconds to pause."""
+        try:
+            return await super().try_once()
+        except LedgerError as error:
+            self.report(error)
+            self.after_failure()
+            return self.retry_pause
+
+    @abstractmethod
+    def report(self, error: LedgerError | None) -> None:
+        """Log that the ledger fails, once, and that it works again."""
+
+
+class ConsistencyCheck(LedgerRole):
+    """Opens the gate when the checkpoints of ledger and server agree.
+
+    It compares them after each new connection, and regularly.
+
+    After a new connection it first takes a number, once: a batch that stalled before cannot end.
+    """
+
+    role = "comparing with the ledger"
+
+    def __init__(
+        self, consumer: SessionOwner, ledger: "LedgerPartition", gate: LedgerGate, *,
+        wakeup: Wakeup, pause: float,
+    ) -> None:  # fmt: skip
+        super().__init__(consumer)
+        self._ledger = ledger
+        self._gate = gate
+        self._wakeup = wakeup
+        self._pause = pause
+        self._fenced: Link | None = None
+        self._doubts = 0
+        self._failing = False
+
+    async def wait(self, pause: float) -> None:
+        """Wait until the pause is over, or until a task needs the gate."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._gate.wanted.wait()
+        if self._gate.wanted.is_set():
+            self._gate.wanted.clear()
+            await asyncio.sleep(0 if self._gate.link != self._fenced else CLOSED_PAUSE)
+
+    async def run_once(self) -> float:
+        """Compare, and open or close the gate; returns the seconds to pause.
+
+        Raises a ServerError or a LedgerError.
+        """
+        agreed = await self._compare()
+        self.report(None)
+        # A task that waits for the gate wakes this, so it need not ask often for long.
+        pause = CLOSED_PAUSE * (1 << min(max(self._doubts - 1, 0), MOST_DOUBLINGS))
+        if agreed or pause >= self._pause:
+            return until_next(self._pause)
+        return pause
+
+    async def _compare(self) -> bool:
+        link = self._gate.link
+        if link != self._fenced:
+            seen = (await link.session.store.run(calls.read_ledger())).number
+            await self._ledger.run(self._ledger.fence, seen)
+            self._fenced = link
+        known = await link.session.store.run(calls.read_ledger())
+        numbers = await self._ledger.compare(known)
+        if numbers is None or not numbers.agrees_with(known):
+            self._doubts += 1
+            if self._doubts >= DOUBTS or (numbers is not None and numbers.rebuilding):
+                self._gate.close()
+            return False
+        self._doubts = 0
+        if link == self._gate.link and self._gate.open(link, known.number):
+            self._wakeup.set()
+        return link == self._gate.link
+
+    def after_failure(self) -> None:
+        """Close the gate."""
+        self._gate.close()
+
+    def report(self, error: LedgerError | None) -> None:
+        """Log that the ledger fails, once, and that it works again."""
+        if error is not None and not self._failing:
+            logger.error(
+                "tasks of the ledger wait: %s (reported once)", error,
+                extra=event("ledger away", error=str(error)),
+            )  # fmt: skip
+        if error is None and self._failing:
+            logger.warning("the ledger works again", extra=event("ledger back"))
+        self._failing = error is not None
+
+
+FULL = 100
+"""Rows of a batch from which on another follows at once, after as long as it took."""
+LONG = 15.0
+"""Seconds after which a batch that has not ended is reported. A large rebuild may take as long."""
+
+
+class RelayLoop(LedgerRole):
+    """Relays rows of the ledger to the server, and status updates back.
+
+    The listener of the lowest rank relays at each look; others less often, by their rank.
+
+    Those of a lower rank may lack the ledger. If two relay at once, one is fenced out.
+    """
+
+    role = "the relay of the ledger"
+    interval = 1.0
+    """Seconds after which it looks in any case: a notification may be lost."""
+    rest = 0.015
+    """Seconds after a look until an end causes another, for each partition that shares the
+    connections, and at least as long as that look took: what ends meanwhile shares a batch."""
+
+    def __init__(
+        self, consumer: SessionOwner, ledger: "LedgerPartition", membership: Membership, *,
+        hooks: Hooks,
+    ) -> None:  # fmt: skip
+        super().__init__(consumer)
+        self._ledger = ledger
+        self._membership = membership
+        self._hooks = hooks
+        self._wakes = asyncio.Event()
+        self._committed = False
+        """A row was committed since the latest look."""
+        self._ended = False
+        """A task changed since the latest write-back; its row needs a status update."""
+        self._rested = time.monotonic()
+        """Until then ends wait for a write-back, which they share."""
+        self._looked = time.monotonic()
+        self._is_in_hurry = False
+        """True if this look is for rows that were committed: what else there is waits for them."""
+        self._error: LedgerError | None = None
+
+    def notify(self) -> None:
+        """Relay at once: a row was committed."""
+        self._committed = True
+        self._wakes.set()
+
+    def hear_end(self) -> None:
+        """Look soon: an attempt ended, and its row needs a status update. Ends are coalesced."""
+        if not self._ended:
+            self._ended = True
+            self._wakes.set()
+
+    async def wait(self, pause: float) -> None:
+        """Wait until it is to look and has its turn, or is notified and has its turn."""
+        while True:
+            next_look = time.monotonic() + pause
+            await self._wait_until(next_look)
+            now = time.monotonic()
+            writes_back = now >= (min(next_look, self._rested) if self._ended else next_look)
+            self._committed, self._ended = False, self._ended and not writes_back
+            if now >= self._looked + self._membership.turn * self.interval:
+                self._looked, self._is_in_hurry = now, not writes_back
+                return
+            self._ended = False
+            pause = until_next(self.interval)
+
+    async def _wait_until(self, next_look: float) -> None:
+        """Wait until that time (monotonic), a commit, or the time to write back what ended."""
+        while not self._committed:
+            end = min(next_look, self._rested) if self._ended else next_look
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wakes.wait()
+            self._wakes.clear()
+
+    async def run_once(self) -> float:
+        """Relay a batch in each direction; returns the seconds to pause.
+
+        Raises a ServerError or a LedgerError.
+        """
+        began = time.monotonic()
+        try:
+            carried = await self._relay(since=began)
+        finally:
+            for batch in self._ledger.take_batches():
+                self._hooks.emit(batch)
+        self.report(None)
+        took = time.monotonic() - began
+        if carried >= FULL:
+            await asyncio.sleep(took)
+            return 0.0
+        if self._is_in_hurry:
+            self._ended = self._ended or carried > 0  # what is carried may have changed tasks
+        else:
+            self._rested = time.monotonic() + max(self.rest * self._ledger.partitions, took)
+        return until_next(self.interval)
+
+    async def _relay(self, *, since: float) -> int:
+        """Relay, however long it takes; what takes long is reported, and goes on."""
+        look = self._ledger.look_and_relay(
+            self._owner.session.store, since, in_hurry=self._is_in_hurry
+        )
+        call = asyncio.ensure_future(look)
+        try:
+            done, _ = await asyncio.wait([call], timeout=LONG)
+            if not done:
+                self.report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
+            return await call
+        finally:
+            call.cancel()  # its end does not matter when the listener stops
+
+    def report(self, error: LedgerError | None) -> None:
+        """Log that the relay stands still, once for each reason, and that it goes on."""
+        if error is not None and _reason_of(error) != _reason_of(self._error):
+            logger.error(
+                "the relay of the ledger stands still: %s (reported once)", error,
+                extra=event("relay stopped", error=str(error)),
+            )  # fmt: skip
+        if self._error is not None and error is None:
+            logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
+        self._error = error
+
+
+def _reason_of(error: LedgerError | None) -> tuple[type, str]:
+    """What makes a failure another one for the log.
+
+    A ledger that does not fit may not fit in several ways, one behind the other; numbers in the
+    text may change each second. What a driver says of a database may be worded anew each time.
+    """
+    text = re.sub(r"\d+", "", str(error)) if isinstance(error, LedgerUnsuitable) else ""
+    return type(error), text
+
+
+class RetentionLoop:
+    """Deletes finished rows of the ledger after their retention, in batches.
+
+    After each batch it rests for as long as that took: deleting is never in a hurry.
+    """
+
+    role = "deleting old rows of the ledger"
+    interval = 60.0
+    """Seconds between two rounds; the less often, the higher the rank is."""
+
+    def __init__(self, ledger: "LedgerPartition", membership: Membership, *, keep: float) -> None:
+        self._ledger = ledger
+        self._membership = membership
+        self._keep = keep
+
+    async def run(self) -> None:
+        """Make rounds, for ever."""
+        while True:
+            await asyncio.sleep(self.interval * (1 + self._membership.turn))
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Make one round. What goes wrong is left to the next one: the relay reports it."""
+        try:
+            count = await self._make_round()
+        except (LedgerError, ServerError) as error:
+            logger.debug("%s: %s", self.role, error)
+            return
+        if count:
+            logger.info(
+                "deleted %s of the ledger whose tasks finished long ago",
+                plural(count, "row", "rows"),
+                extra=event("rows pruned", count=count),
+            )  # fmt: skip
+
+    async def _make_round(self) -> int:
+        count, place = 0, None
+        while True:
+            began = time.monotonic()
+            pruned = await self._ledger.begin(self._ledger.prune, self._keep, place)
+            count, place = count + pruned.deleted, pruned.place
+            if place is None:
+                return count
+            await asyncio.sleep(time.monotonic() - began)
+
+
+class LedgerRoles:
+    """Roles of a partition that has a ledger, and the objects that they share."""
+
+    def __init__(
+        self, ledger_engine: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,
+        membership: Membership, hooks: Hooks,
+    ) -> None:  # fmt: skip
+        settings = ledger_engine.settings
+        self.gate = gate = LedgerGate(consumer)
+        ledger = ledger_engine.partition(lambda: consumer.session.heart_store, lambda: gate.link)
+        self.row_check = RowCheck(ledger, gate)
+        self._consistency_check = ConsistencyCheck(
+            consumer, ledger, gate, wakeup=wakeup,
+            pause=settings.lease / claiming.BEATS_PER_LEASE,
+        )  # fmt: skip
+        self.relay_loop = RelayLoop(consumer, ledger, membership, hooks=hooks)
+        self._retention_loop = RetentionLoop(ledger, membership, keep=settings.ledger_keep)
+
+    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """The coroutine of each role, by its name."""
+        return {
+            "relay of the ledger": self.relay_loop.run(),
+            "gate": self._consistency_check.run(),
+            "old rows of the ledger": self._retention_loop.run(),
+        }
+
+
+def ledger_roles_of(
+    ledger_engine: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, wakeup: Wakeup,
+    membership: Membership,
+) -> LedgerRoles | None:  # fmt: skip
+    """The roles of this ledger; None without a ledger."""
+    if ledger_engine is None:
+        return None
+    return LedgerRoles(ledger_engine, consumer, wakeup=wakeup, membership=membership, hooks=hooks)
+
+
+def ledger_engine_of(settings: Settings) -> "LedgerEngine | None":
+    """The engine of the ledger in the settings; None if they name none.
+
+    Raises InvalidSetting for a URL that cannot be used.
+    """
+    if settings.ledger is None:
+        return None
+    # Here, so that SQLAlchemy is imported only where there is a ledger.
+    try:
+        from expirebridge.ledger.partition import LedgerEngine  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        raise InvalidSetting(f"the ledger: {missing}") from None
+    return LedgerEngine(settings)

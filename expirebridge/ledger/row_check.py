@@ -1,0 +1,186 @@
+"""Checks tasks of the ledger against their rows, before they run and after they failed."""
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from expirebridge.errors import CompletionRefused, LedgerError, ServerError
+from expirebridge.hooks import End
+from expirebridge.ledger.gate import LedgerGate
+from expirebridge.ledger.row_state import FINAL_STATES, DesiredState, RowState, RowVersion, Status
+from expirebridge.listener.execution.exceptions import StartRefused
+from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.keys import ERASED
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.completion import Completer
+    from expirebridge.ledger.partition import LedgerPartition
+    from expirebridge.listener.execution.attempt import Attempt
+
+DATABASE_RETRY = 1.0
+"""Seconds for which a task is put off when the ledger's database does not answer."""
+VERSION_RETRY = 0.5
+"""Seconds for which it is put off if row and record still differ after a batch of the relay."""
+_CLOSED = "the connection to the server is new: the ledger is compared with it first"
+
+
+class RowCheck:
+    """Checks claimed tasks against their SQL rows, since Redis may have lost recent updates.
+
+    A task without a row never runs. Rows that are asked for at the same moment are read in one
+    query.
+    """
+
+    def __init__(self, partition: "LedgerPartition", gate: LedgerGate) -> None:
+        self._partition = partition
+        self._gate = gate
+        self._asked: dict[str, asyncio.Future[RowState | None]] = {}
+        self._recalls = set[asyncio.Task[None]]()
+        self._relaying: asyncio.Future[int] | None = None
+
+    async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
+        """Return the outcome of a task that must not run now; None if it may run.
+
+        Raises StartRefused while the gate is closed.
+        """
+        record = RowVersion.read(attempt.claimed.ledger)
+        try:
+            row = await self._read(attempt.claimed.id)
+            if decide(record, row)[0] == "later":
+                await self._bring_together()
+                row = await self._read(attempt.claimed.id)
+        except LedgerError as error:
+            self._gate.close()
+            return attempt.outcomes.not_begun(DATABASE_RETRY, f"{error}; it waits for the ledger")
+        if self._gate.number is None:
+            raise StartRefused(_CLOSED)
+        return outcome_by_row(attempt, record, row)
+
+    async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
+        """Return the outcome to record of an attempt that failed; its row may have another one.
+
+        The attempt may have completed its task before it failed. Or the application changed the
+        row meanwhile, and so `complete_in` was refused, if it was called: then the attempt does not
+        count.
+        """
+        try:
+            row = await self._read(attempt.claimed.id)
+        except LedgerError as error:
+            if not isinstance(failed.error, CompletionRefused):
+                return failed  # if its row has ended, the relay updates Redis
+            return attempt.outcomes.spread(DATABASE_RETRY, f"{failed.error}; {error}")
+        by_row = outcome_by_row(attempt, RowVersion.read(attempt.claimed.ledger), row)
+        return outcome_after(failed, by_row)
+
+    async def _bring_together(self) -> None:
+        """Relay a batch in each direction, so that rows and records agree; those that ask at the
+        same moment share it. A failure is left to the next question to the row."""
+        if self._relaying is None or self._relaying.done():
+            partition = self._partition
+            self._relaying = asyncio.ensure_future(partition.run(partition.relay_once))
+        with contextlib.suppress(LedgerError, ServerError):
+            await asyncio.shield(self._relaying)
+
+    async def with_rows(self, ids: Collection[str]) -> set[str]:
+        """Return those of these tasks that have a row; none while the database does not answer."""
+        try:
+            return set(await self._partition.run(self._partition.ask, ids))
+        except LedgerError:  # `look_up` reports it
+            return set()
+
+    async def recall(self, ids: Collection[str]) -> None:
+        """Have tasks relayed again whose records the server lost; if rows are locked, later."""
+        with contextlib.suppress(LedgerError):  # their rows are as they were
+            locked = await self._partition.run(self._partition.recall, ids)
+            if locked:
+                later = asyncio.create_task(self._recall_later(locked))
+                self._recalls.add(later)
+                later.add_done_callback(self._recalls.discard)
+
+    async def _recall_later(self, ids: Collection[str]) -> None:
+        await asyncio.sleep(DATABASE_RETRY)
+        await self.recall(ids)
+
+    def completer_for(self, attempt: "Attempt") -> "Completer":
+        """Return the object that completes the task in a transaction of its handler."""
+        version = RowVersion.read(attempt.claimed.ledger) or RowVersion(0, 0)
+        return self._partition.completer(attempt.claimed.id, version, attempt.claimed.attempt)
+
+    async def _read(self, id: str) -> RowState | None:
+        if not self._asked:
+            asyncio.get_running_loop().call_soon(self._send)
+        if id not in self._asked:
+            self._asked[id] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._asked[id])
+
+    def _send(self) -> None:
+        asked, self._asked = self._asked, {}
+        self._sending = asyncio.create_task(self._answer(asked))
+
+    async def _answer(self, asked: dict[str, asyncio.Future[RowState | None]]) -> None:
+        try:
+            rows = await self._partition.run(self._partition.ask, list(asked))
+        except BaseException as error:
+            for future in asked.values():
+                future.set_exception(error)
+                future.exception()  # the caller may have been cancelled
+            if not isinstance(error, LedgerError):
+                raise
+        else:
+            for id, future in asked.items():
+                future.set_result(rows.get(id))
+
+
+def outcome_by_row(
+    attempt: "Attempt", record: RowVersion | None, row: RowState | None
+) -> AttemptOutcome | None:
+    """Return the outcome of a task that must not run, or not now, by its row; None if it may."""
+    claimed = attempt.claimed
+    decision, reason = decide(record, row)
+    if decision == "later":
+        return attempt.outcomes.dropped(VERSION_RETRY, reason, began=attempt.began is not None)
+    if decision == "runs":
+        erased = "its arguments were erased"
+        return attempt.outcomes.failed(erased) if claimed.args == ERASED else None
+    end = End.SUCCEEDED if decision == "succeeded" else End.DROPPED
+    text = "" if end is End.SUCCEEDED else reason
+    settlement = Settlement(
+        claimed.id, claimed.token, decision, 0.0, text,
+        late=attempt.late, objective=attempt.outcomes.objective,
+    )  # fmt: skip
+    return AttemptOutcome(end, settlement, reason, reason)
+
+
+def outcome_after(failed: AttemptOutcome, by_row: AttemptOutcome | None) -> AttemptOutcome:
+    """Return the outcome of an attempt that failed, and of which its row says this.
+
+    If the row was cancelled, or changed, it decides what becomes of the task: a handler that failed
+    has failed all the same, unless all that failed was to complete that row.
+    """
+    if by_row is None:
+        return failed
+    if by_row.end is End.DROPPED and not isinstance(failed.error, CompletionRefused):
+        return failed._replace(settlement=by_row.settlement)
+    return by_row
+
+
+def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:
+    """Decide by its row what happens to a task, and why: see docs/reference/states.md.
+
+    `runs`; `later`, once the relay has brought row and record together; or its final state.
+    """
+    if row is None:
+        return "cancelled", "its row is gone from the ledger"
+    if record is None:
+        return "later", "its record names no row"
+    version = row.version
+    is_new = version.revision != record.revision or version.generation > record.generation
+    if version.generation < record.generation and not is_new:
+        return "later", "its row does not know yet that it began anew"
+    if row.status != Status.WAITING:
+        return FINAL_STATES[row.status].value, row.message or ""
+    if row.wanted == DesiredState.CANCELLED:
+        return "cancelled", "it was cancelled in the ledger"
+    return ("later", "it was changed in the ledger") if is_new else ("runs", "")

@@ -1,1 +1,0 @@
-"""The listener's part of the ledger: the gate, the relay and retention loops, the row check."""

@@ -1,1 +1,0 @@
-"""The API of producers: the bridges and their operations."""

@@ -1,0 +1,1 @@
+"""Sealed and encoded arguments: keys, codecs, and sealing again with new keys."""

@@ -1,0 +1,80 @@
+"""Checks whether keys and codec are there, which tasks need that are sealed or encoded."""
+
+from collections import Counter
+from functools import partial
+
+from expirebridge.checks.finding import Finding, ok, warning
+from expirebridge.checks.work import first_of
+from expirebridge.fleet.lacking import Lacking
+from expirebridge.sealing.calls import record_page
+from expirebridge.sealing.key_ring import KeyRing, key_of
+from expirebridge.task.calls import inspection
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.pages import Pages
+from expirebridge.task.counting import plural
+from expirebridge.task.policies import UNKNOWN_DELAY
+from expirebridge.task.task import State
+
+_SAMPLE = 100
+_DUE_SAMPLE = 1000
+_STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
+
+
+def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
+    """Check whether EXPIREBRIDGE_KEYS has the keys of the arguments of tasks that are to run.
+
+    None if none is sealed. Only the first hundred of each state are looked at: arguments may be
+    large.
+    """
+    counts = Counter[str]()
+    for state in _STATES:
+        pages = Pages(partial(record_page, state))
+        examined = 0
+        while examined < _SAMPLE and (page := (yield from pages.next())):
+            examined += page.examined
+            for _, record in page.records:
+                if (name := key_of(record.get("args", b""))) is not None:
+                    counts[name] += 1
+    if not counts:
+        return None
+    here = key_ring.names if key_ring is not None else frozenset[str]()
+    lacking = {name: count for name, count in sorted(counts.items()) if name not in here}
+    if not lacking:
+        return ok(
+            "keys", f"{plural(counts.total(), 'task is', 'tasks are')} sealed with known keys"
+        )
+    named = ", ".join(
+        f"{plural(count, 'task is', 'tasks are')} sealed with key {name}"
+        for name, count in lacking.items()
+    )
+    return warning(
+        "keys",
+        f"{named}, which EXPIREBRIDGE_KEYS lacks here: a listener without it cannot run them",
+        "give listeners the key, and doctor as well; or seal with another one: expirebridge reseal",
+    )
+
+
+def check_opened() -> Steps[Finding | None]:
+    """Check whether tasks wait because a listener lacked their key, or the codec.
+
+    None if none does. It is what listeners found that claimed such tasks.
+    """
+    waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_DUE_SAMPLE)
+    needs = {
+        Lacking.KEY: ("the key that opens them", "the right keys (EXPIREBRIDGE_KEYS)"),
+        Lacking.CODEC: ("the codec that decodes them", "the codec (EXPIREBRIDGE_CODEC)"),
+    }
+    problems, remedies = list[str](), list[str]()
+    for lacking, (need, remedy) in needs.items():
+        if counts := Counter(waiting.functions(lacking)):
+            named = first_of([f"{func} ({count})" for func, count in counts.most_common()])
+            tasks = plural(counts.total(), "task waits", "tasks wait")
+            problems.append(f"{tasks}, because a listener lacks {need}: {named}")
+            remedies.append(remedy)
+    if not problems:
+        return None
+    return warning(
+        "arguments",
+        f"{'; '.join(problems)}; each fails after 24 h",
+        f"give all listeners {' and '.join(remedies)}, and restart them",
+    )

@@ -1,0 +1,431 @@
+"""Commands for series, which have their tasks again and again."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from expirebridge.cli.ending import NOT_POSSIBLE
+from expirebridge.cli.options import (
+    AsJson,
+    LedgerName,
+    LedgerUrl,
+    Url,
+    Yes,
+    confirm,
+    connected,
+    extra_is_there,
+    refuse_password,
+)
+from expirebridge.cli.output import (
+    arguments_of,
+    left_out_as_data,
+    moment,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    printable,
+    task_as_data,
+    warn_of,
+)
+from expirebridge.cli.stats import store_of
+from expirebridge.errors import NotPermitted, ServerUnreachable
+from expirebridge.ledger.calls import read_ledgers
+from expirebridge.series.merged_listing import cursors_in, joined
+from expirebridge.series.values import Series, SeriesListing
+from expirebridge.settings import Settings
+from expirebridge.task.bridge import Bridge
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
+from expirebridge.task.task import Change, Task
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from expirebridge.ledger import Ledger
+
+
+# The series that the commands see: those of Redis, and of a ledger if one is named.
+
+NAME_IT = "give --ledger, or set EXPIREBRIDGE_LEDGER"
+
+
+class AllSeries:
+    """Finds a series in the ledger, if one is named, and else in Redis."""
+
+    def __init__(self, bridge: Bridge, settings: Settings) -> None:
+        self._bridge = bridge
+        self._settings = settings
+
+    @property
+    def has_ledger(self) -> bool:
+        """True if one is named."""
+        return self._settings.ledger is not None
+
+    def lacks_ledger(self) -> bool:
+        """True if none is named, although this database of Redis belongs to one."""
+        if self.has_ledger:
+            return False
+        with closing(store_of(self._settings)) as store:
+            try:
+                return any(known.nonce for known in store.run(read_ledgers()).values())
+            except (NotPermitted, ServerUnreachable):  # not known: what is asked next says why
+                return False
+
+    def get(self, id: str) -> Series | None:
+        """The series of this id."""
+        found: Series | None = self._in_ledger(lambda ledger, at: ledger.get_series(at, id))
+        return found or self._bridge.get_series(id)
+
+    def list(self, limit: int, cursor: str | None) -> SeriesListing:
+        """A page of all: up to so many of Redis, and as many of the ledger."""
+        if not self.has_ledger:
+            return self._bridge.list_series(limit=limit, cursor=cursor)
+        here, there = cursors_in(cursor)
+        return joined(
+            None if here == "" else self._bridge.list_series(limit=limit, cursor=here),
+            None if there == "" else self._in_ledger(
+                lambda ledger, at: ledger.list_series(at, limit=limit, cursor=there)
+            ),
+        )  # fmt: skip
+
+    def pause(self, id: str) -> Change:
+        """Pause a series: it makes no ticks."""
+        found = self._in_ledger(lambda ledger, at: ledger.pause_series(at, id))
+        return found if _is_there(found) else self._bridge.pause_series(id)
+
+    def resume(self, id: str) -> Change:
+        """Resume a paused series."""
+        found = self._in_ledger(lambda ledger, at: ledger.resume_series(at, id))
+        return found if _is_there(found) else self._bridge.resume_series(id)
+
+    def run(self, id: str) -> Any:
+        """Make one more tick; returns its task, here or in the ledger."""
+        found = self._in_ledger(lambda ledger, at: ledger.run_series(at, id))
+        return found or self._bridge.run_series(id)
+
+    def remove(self, id: str) -> Change:
+        """Remove a series."""
+        found = self._in_ledger(lambda ledger, at: ledger.unschedule(at, id))
+        return found if _is_there(found) else self._bridge.unschedule(id)
+
+    def _in_ledger(self, call: "Callable[[Ledger, Connection], Any]") -> Any:
+        """Call the ledger in a transaction of its own; return its answer, or None without one."""
+        if not self.has_ledger:
+            return None
+        with extra_is_there():
+            from expirebridge.ledger import Ledger  # noqa: PLC0415
+        ledger = Ledger(self._settings.ledger, name=self._settings.ledger_name)
+        with connected(self._settings) as connection:
+            return call(ledger, connection)
+
+
+def _is_there(change: Change | None) -> bool:
+    return change not in {None, Change.NOT_FOUND}
+
+
+@contextmanager
+def all_series(url: str | None, ledger: str | None, ledger_name: str | None) -> Iterator[AllSeries]:
+    """All series of what these options name."""
+    refuse_password(ledger)
+    settings = Settings.read(url=url, ledger=ledger, ledger_name=ledger_name)
+    with Bridge(url) as bridge:
+        yield AllSeries(bridge, settings)
+
+
+MOST_NEXT = 1000
+DECLARED = (
+    "handlers declare it: remove its @every, and once no listener has it any more, `expirebridge "
+    "series prune`"
+)
+Id = Annotated[str, typer.Argument(help="The id of the series.")]
+
+group = typer.Typer(
+    help="Series, which have their tasks again and again: look at them, pause, run, remove them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@group.command("list")
+def list_(
+    limit: Annotated[int, typer.Option(help="The most series to show.")] = 100,
+    cursor: Annotated[
+        str | None, typer.Option(help="Where an earlier listing says it continues.")
+    ] = None,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """List series, those first whose next tick is first; paused ones last.
+
+    With a ledger, up to --limit of Redis and as many of the ledger.
+
+    Example: expirebridge series list --limit 20
+    """
+    with all_series(url, ledger, ledger_name) as series:
+        listing = series.list(limit, cursor)
+        lacks, in_both = series.lacks_ledger(), series.has_ledger
+    if lacks:
+        typer.echo(f"(without the series of the ledger: {NAME_IT})", err=True)
+    if as_json:
+        return print_json(
+            {"series": list(map(series_as_data, listing.series)), "cursor": listing.cursor}
+            | left_out_as_data(listing.left_out)
+        )
+    warn_of(listing.left_out)
+    print_table(
+        ("id", *(["in"] if in_both else []), "schedule", "function", "next", "last", "ended",
+         "late", "standing"),
+        [
+            (
+                one.id, *([_place(one)] if in_both else []), _schedule(one), one.func,
+                moment(one.due) or "", moment(one.began or one.last) or "", one.state or "",
+                _seconds(one.late), one.standing,
+            )
+            for one in listing.series
+        ],
+    )  # fmt: skip
+    if listing.cursor is not None:
+        typer.echo(f"(there are more: --cursor {listing.cursor})", err=True)
+    return None
+
+
+@group.command()
+def show(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one series.
+
+    Example: expirebridge series show nightly
+    """
+    with all_series(url, ledger, ledger_name) as known:
+        series = _found(known, id)
+    if as_json:
+        return print_json(series_as_data(series))
+    return print_fields(_as_fields(series))
+
+
+@group.command("next")
+def next_(
+    id: Id,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, max=MOST_NEXT, help="How many ticks.")
+    ] = 10,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show when the next ticks are: in UTC, and in the zone of the series with its offset.
+
+    Only the first of them exists; the others are computed, by the zone data of this machine.
+
+    Example: expirebridge series next nightly -n 10
+    """
+    with all_series(url, ledger, ledger_name) as known:
+        series = _found(known, id)
+    now = datetime.now(UTC)
+    # The tick that waits comes first, even if its time has passed.
+    after = now if series.next is None else series.next - timedelta(milliseconds=1)
+    ticks = series.coming(count, after)
+    if as_json:
+        return print_json([tick.isoformat() for tick in ticks])
+    zone = series.schedule.tz if series.schedule is not None else ""
+    print_table(
+        ("utc", f"local ({zone})", "in"),
+        [
+            (
+                tick.astimezone(UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00"),
+                tick.strftime("%a %Y-%m-%d %H:%M:%S %z"),
+                human((tick - now).total_seconds()) if tick > now else "now",
+            )
+            for tick in ticks
+        ],
+    )
+    if note := series.standing:
+        print_line(printable(f"({note})"))
+    return None
+
+
+@group.command()
+def pause(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a series make no ticks until you resume it; its waiting tick is removed.
+
+    A deploy does not resume it.
+
+    Example: expirebridge series pause nightly
+    """
+    with all_series(url, ledger, ledger_name) as series:
+        _report(series, id, series.pause(id), as_json=as_json)
+
+
+@group.command()
+def resume(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a paused series go on, with the first tick from now on.
+
+    Example: expirebridge series resume nightly
+    """
+    with all_series(url, ledger, ledger_name) as series:
+        _report(series, id, series.resume(id), as_json=as_json)
+
+
+@group.command()
+def run(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one more tick, due now, and print its id; the others stay as they are.
+
+    Example: expirebridge series run nightly
+    """
+    with all_series(url, ledger, ledger_name) as series:
+        task = series.run(id)
+        if task is None:
+            _report(series, id, Change.NOT_FOUND, as_json=as_json)
+    if as_json:
+        print_json(task_as_data(task) if isinstance(task, Task) else {"id": task.id})
+    else:
+        print_line(task.id)
+
+
+@group.command()
+def remove(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a series and its waiting tick. What runs, or is retried, runs to its end.
+
+    A series that the handlers of a listener declare is left: it would come back.
+
+    Example: expirebridge series remove tenant-7
+    """
+    with all_series(url, ledger, ledger_name) as series:
+        _report(series, id, series.remove(id), as_json=as_json)
+
+
+@group.command()
+def prune(yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove the series that no listener's handlers declare any more, and print their ids.
+
+    Those that a producer scheduled stay. If no listener beats, nothing is removed.
+
+    Example: expirebridge series prune --yes
+    """
+    confirm("Remove the series that no listener declares any more?", yes=yes)
+    with Bridge(url) as bridge:
+        removed = bridge.prune_series()
+    if as_json:
+        return print_json(removed)
+    for id in removed:
+        print_line(printable(id))
+    typer.echo(f"{len(removed):,} removed", err=True)
+    return None
+
+
+def series_as_data(series: Series) -> dict[str, Any]:
+    """A series as JSON can hold it."""
+    return {
+        "id": series.id, "func": series.func, "args": series.args, "kwargs": series.kwargs,
+        "schedule": _schedule(series), "tags": series.tags, "ledger": series.ledger,
+        "declared": series.declared,
+        "carriers": series.carriers, "created": series.created, "next": series.next,
+        "due": series.due, "behind": series.behind.total_seconds(), "paused": series.paused,
+        "over": series.over, "last": series.last, "last_id": series.last_id,
+        "began": series.began, "late": series.late.total_seconds() if series.late else None,
+        "state": series.state, "ended": series.ended, "succeeded": series.succeeded,
+        "missed": series.missed, "overlapped": series.overlapped,
+    }  # fmt: skip
+
+
+def _as_fields(series: Series) -> Iterable[tuple[str, str]]:
+    beating = plural(series.carriers, "listener that beats", "listeners that beat")
+    carriers = f"by {beating}" if series.declared else "no: scheduled"
+    fields: dict[str, str | None] = {
+        "id": series.id,
+        "schedule": _schedule(series),
+        "func": series.func,
+        "args": arguments_of(series.args, series.kwargs),
+        "tags": " ".join(series.tags),
+        "in": "the ledger" if series.ledger else None,
+        "declared": carriers,
+        "standing": series.standing,
+        "paused": moment(series.paused),
+        "created": moment(series.created),
+        "next": moment(series.next),
+        "due": moment(series.due),
+        "last": series.last_id,
+        "began": moment(series.began),
+        "late": _seconds(series.late),
+        "ended": f"{series.state or ''} {moment(series.ended) or ''}".strip(),
+        "succeeded": moment(series.succeeded),
+        "missed": str(series.missed) if series.missed else None,
+        "overlapped": str(series.overlapped) if series.overlapped else None,
+    }
+    return [(name, value) for name, value in fields.items() if value]
+
+
+def _schedule(series: Series) -> str:
+    return str(series.schedule) if series.schedule is not None else "?"
+
+
+def _place(series: Series) -> str:
+    return "ledger" if series.ledger else "redis"
+
+
+def _seconds(late: timedelta | None) -> str:
+    return "" if late is None else human(late.total_seconds())
+
+
+def _found(known: AllSeries, id: str) -> Series:
+    series = known.get(id)
+    if series is None:
+        _refuse(known, id, Change.NOT_FOUND)
+    return series
+
+
+def _report(series: AllSeries, id: str, change: Change, *, as_json: bool) -> None:
+    """Print what was done; exit with 3 if it was not."""
+    done = change not in {Change.NOT_FOUND, Change.DECLARED}
+    if as_json:
+        print_json({"id": id, "outcome": change})
+        if not done:
+            raise typer.Exit(NOT_POSSIBLE)
+    elif done:
+        print_line(f"{id}: {change}")
+    else:
+        _refuse(series, id, change)
+
+
+def _refuse(series: AllSeries, id: str, change: Change) -> NoReturn:
+    reason = DECLARED if change is Change.DECLARED else str(change)
+    if change is Change.NOT_FOUND and series.lacks_ledger():
+        reason += f" in Redis; if it is of the ledger, {NAME_IT}"
+    typer.echo(printable(f"expirebridge: series {id!r}: {reason}"), err=True)
+    raise typer.Exit(NOT_POSSIBLE)

@@ -1,0 +1,82 @@
+"""Writes the arguments of new tasks as their records hold them: as JSON, encoded, or sealed."""
+
+import functools
+from typing import TYPE_CHECKING
+
+from expirebridge.sealing.codec import Codec, encode_large, load_codec
+from expirebridge.store.record_values import split_call
+from expirebridge.task import keys
+from expirebridge.task.calls.call import Outside, Steps
+from expirebridge.task.calls.producing import NewTask
+
+if TYPE_CHECKING:
+    from expirebridge.limits.clear_values import ClearValues
+    from expirebridge.sealing.key_ring import KeyRing
+
+
+class ArgumentWriter:
+    """Writes arguments for the tasks of one bridge, once the id of each is final."""
+
+    def __init__(self, codec: Codec | str | None = None, key_ring: "KeyRing | None" = None) -> None:
+        self._codec = codec
+        self._key_ring = key_ring
+
+    @functools.cached_property
+    def _clear_values(self) -> "ClearValues":
+        from expirebridge.limits.clear_values import ClearValues  # noqa: PLC0415 - rare
+
+        return ClearValues()
+
+    @property
+    def is_plain(self) -> bool:
+        """True if all arguments stay as they are."""
+        return self._codec is None and self._key_ring is None
+
+    @property
+    def takes_large(self) -> bool:
+        """True if arguments may have more than 64 KiB."""
+        return self._codec is not None
+
+    @property
+    def seals(self) -> bool:
+        """True if arguments are sealed, and so are never in a key's name."""
+        return self._key_ring is not None
+
+    def write(self, new: NewTask) -> Steps[NewTask]:
+        """Return the task with its arguments as the record holds them.
+
+        Raises InvalidTask or InvalidSetting if the codec cannot be used, and what it raises itself.
+        """
+        args = new.fields.get("args")
+        if self.is_plain or not isinstance(args, bytes):
+            return new
+        stored = yield from self.stored(split_call(new.call)[0], new.id, args)
+        return new._replace(fields=new.fields | {"args": stored})
+
+    def stored(self, func: str, id: str, args: bytes) -> Steps[bytes]:
+        """Return arguments of a task, JSON, as its record holds them. Raises as `write`."""
+        stored = args
+        if self._codec is not None and len(args) > keys.MAX_ARGS:
+            codec = load_codec(self._codec)
+            stored = yield from Outside(functools.partial(encode_large, codec, args, id))
+        stored = self.sealed(stored, id, func)
+        if stored is not args:
+            stored += yield from self._clear_values.of(func, args)
+        return stored
+
+    def sealed(self, args: bytes, id: str, func: str) -> bytes:
+        """Return arguments sealed for a task or a series, if there is a key."""
+        return args if self._key_ring is None else self._key_ring.seal_arguments(args, id, func)
+
+    def definition(self, name: str, digest: str) -> str:
+        """What is stored of a group that has this digest, with which nobody can try arguments.
+
+        With keys one word for each, of which the first is stored, and any is compared.
+        """
+        if self._key_ring is None:
+            return digest
+        return " ".join(self._key_ring.digests(f"{name} {digest}".encode()))
+
+
+PLAIN = ArgumentWriter()
+"""Writes JSON, and nothing else."""

@@ -1,0 +1,1 @@
+"""The operations on tasks: each checks its arguments and becomes calls."""

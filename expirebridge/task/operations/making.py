@@ -1,0 +1,484 @@
+"""Operations that make tasks."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from expirebridge import groups, hooks
+from expirebridge.errors import (
+    GroupClosed,
+    GroupError,
+    GroupIncomplete,
+    GroupNotFound,
+    InvalidTask,
+    PartlyDone,
+    ServerError,
+    TaskDiffers,
+    TaskExists,
+)
+from expirebridge.groups.names import MOST_MEMBERS, check_group, member_id
+from expirebridge.store.record_values import args_of, split_call
+from expirebridge.task import keys
+from expirebridge.task.calls import producing
+from expirebridge.task.calls.call import (
+    PARTITIONS,
+    UNAVAILABLE,
+    Command,
+    Steps,
+    wait_for_failover,
+)
+from expirebridge.task.durations import Duration, seconds_of
+from expirebridge.task.log_fields import event
+from expirebridge.task.new_task import (
+    Func,
+    IfExists,
+    checked,
+    chunks,
+    new_task,
+    refuse_repeated_ids,
+    with_available_id,
+)
+from expirebridge.task.operations.base import OperationGroup
+from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.task import Outcome, Task, from_ms, running_task
+
+if TYPE_CHECKING:
+    from expirebridge.task.policies import MisfireSpec, RetrySpec
+
+logger = logging.getLogger("expirebridge")
+
+_Unread = list[tuple[Sequence[producing.NewTask], Sequence[producing.MakeReply | None]]]
+"""Chunks that were sent, and their outcomes, which are not read yet."""
+
+
+class MakingOperations(OperationGroup):
+    """Make tasks, one or many, and watch for silence."""
+
+    def make_task(
+        self,
+        func: Func,
+        args: Sequence[Any] = (),
+        delay: Duration | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: IfExists = "reject",
+        max_wait: Duration | None = None,
+        window: Duration | None = None,
+        tags: Sequence[str] = (),
+        retry: "RetrySpec | None" = None,
+        timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: "MisfireSpec | None" = None,
+        private: bool = False,
+    ) -> Steps[Task]:
+        """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
+
+        `func` is a handler's name, `module.function`, or the handler itself, whose signature the
+        arguments are then checked against, or a `Call`, which has the arguments with it. `args` and
+        `kwargs` are what JSON can hold, at most 64 KiB unless the bridge has a codec; those of a
+        typed handler, given itself, are checked and converted. `delay` is seconds, a timedelta, or
+        text such as "15m" or "1h30m"; `at` is an aware datetime, and one in the past means now.
+        Exactly one of the two is needed. An `at` computed from this machine's clock is as wrong as
+        that clock; a `delay` never is.
+
+        `id` names the task; without it a random one is drawn. A finished task of that id makes way.
+        If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
+        task untouched; `"replace"` puts the new one in its place (a running one runs to its end
+        first); `"extend"` moves its due time, and raises TaskDiffers if it is another call.
+
+        `max_wait` is how long `"extend"` and `"replace"` can put the task off in all, however often
+        they are called: it counts from the first call that named it since the task was made, or
+        ran. It requires an `id`, and a `delay` that is not longer.
+
+        `window` makes `"keep"` a throttle: the first call makes the task, and calls are kept until
+        so long after its latest run began, also once it has finished, however it ended. So runs
+        begin at least that far apart. A task that was cancelled before it ran is ignored.
+        It requires an `id`, and is at most an hour, since finished tasks are forgotten then; of
+        succeeded ones only the latest 10,000 are kept, so in a busy database a window of more than
+        15 s may end early.
+
+        `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
+        the handler's own; so does `misfire`, which says what is done when a listener finds the task
+        later than `late_after` its due time: `"skip"` (it is failed, with that reason) or
+        `Spread(over="10m")` (it runs at some time in the next ten minutes). `"run"` is the default.
+
+        `private` keeps the arguments out of the key's name, in the task's record. That is so anyway
+        if the bridge has keys, or if `func` is a handler with `private=True`, given itself.
+
+        Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
+        `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
+        by the server, and will be started at least once.
+
+        Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
+        and a ServerError if the server failed or refused the call. After ServerUnreachable the task
+        may or may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call
+        again.
+        """
+        new = new_task(
+            self._settings.tasks, self._writer, func=func, args=args, delay=delay, kwargs=kwargs,
+            at=at, id=id, if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
+            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire, private=private,
+        )  # fmt: skip
+        return self._make(new)
+
+    def make_tasks(
+        self, tasks: Iterable[Mapping[str, Any]], *, group: str | None = None
+    ) -> Steps[list[Task]]:
+        """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
+
+        All are checked before the first is sent. They are sent in chunks of up to 64; each chunk
+        is made whole or not at all, but with several partitions, for each of these by itself, one
+        partition after the other. Returns the tasks in order; one whose id was taken has the
+        outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
+        being made.
+
+        `group` adds them to an open group, as its members: see `make_group`. Their ids are the
+        group's, so they have no `id` and no `if_exists`. A call that is repeated adds others.
+
+        Raises InvalidTask, whose message names the position, and a ServerError as `make_task`; the
+        chunks before the one that failed are made then. In a cluster, those of other partitions are
+        made, too, and PartlyDone says which positions were not. GroupNotFound and GroupClosed say
+        that the group takes no members.
+        """
+        new = self._checked(tasks) if group is None else self._members(check_group(group), tasks)
+        yield from self._refuse_unknown(new)
+        if group is not None and new:
+            return (yield from self._add_members(group, new))
+        return (yield from self._make_all(new))
+
+    def _add_members(self, group: str, new: Sequence[producing.NewTask]) -> Steps[list[Task]]:
+        """Make members of a group, under numbers that the server gives out."""
+        made: dict[int, Task] = {}
+        places: Sequence[int] = range(len(new))
+        while places:
+            first = yield from groups.calls.reserve_members(group, len(places))
+            if isinstance(first, producing.NoMember):
+                raise _no_member(group, first)
+            tasks = [
+                new[place]._replace(id=member_id(group, first + position))
+                for position, place in enumerate(places)
+            ]
+            made |= zip(places, (yield from self._make_members(group, first, tasks)), strict=True)
+            # The server lost that a number was given out, and gave it to somebody else, too.
+            places = [place for place in places if made[place].outcome is Outcome.KEPT]
+        return [made[place] for place in range(len(new))]
+
+    def _make_members(
+        self, group: str, first: int, new: Sequence[producing.NewTask]
+    ) -> Steps[list[Task]]:
+        """Make members with the numbers from `first` on.
+
+        Those that the server lost meanwhile, as it can at a failover, are made once more. Raises
+        GroupIncomplete if it loses some then, too.
+        """
+        made = yield from self._make_all(new)
+        lacking = yield from self._lacking(group, first, len(new))
+        if lacking:
+            again = yield from self._make_all(new)
+            made = [
+                before if task.outcome is Outcome.KEPT else task
+                for before, task in zip(made, again, strict=True)
+            ]
+            lacking = yield from self._lacking(group, first, len(new))
+        if lacking:
+            raise GroupIncomplete(group, lacking)
+        return made
+
+    def _lacking(self, group: str, first: int, count: int) -> Steps[int]:
+        """How many of so many members, which were made, are not there."""
+        lacking = yield from groups.calls.count_lacking(group, first, count)
+        if lacking is None:
+            raise GroupNotFound(group)
+        return lacking
+
+    def _refuse_unknown(self, new: Sequence[producing.NewTask]) -> Steps[None]:
+        if self._unknown.refuses:
+            yield from self._unknown.check(map(_func_of, new))
+
+    def _members(
+        self, group: str, tasks: Iterable[Mapping[str, Any]]
+    ) -> Sequence[producing.NewTask]:
+        """The tasks as the first members of a group. Raises InvalidTask."""
+        items = list(tasks)
+        if len(items) > MOST_MEMBERS:
+            raise InvalidTask(f"group={group!r}: {len(items):,} tasks; at most {MOST_MEMBERS:,}")
+        for position, item in enumerate(items):
+            if isinstance(item, Mapping) and (given := _OF_IDS & item.keys()):
+                raise InvalidTask(
+                    f"task {position}: {sorted(given)[0]}: leave it out; a member's id is its "
+                    "group's name and its place"
+                )
+        return [
+            task._replace(id=member_id(group, place), drawn=False, if_exists="keep")
+            for place, task in enumerate(self._checked(items))
+        ]
+
+    def _make_all(self, new: Sequence[producing.NewTask]) -> Steps[list[Task]]:
+        made: dict[str, Task] = {}
+        written: dict[str, producing.NewTask] = {}
+        rest: Sequence[producing.NewTask] = new
+        undone = set[str]()
+        fault: PartlyDone | None = None
+        refused: dict[str, GroupError] = {}
+        unread: _Unread = []
+        read = partial(self._read, unread, made, refused)
+        while rest:
+            count, unavailable = yield from self._availability()
+            if unavailable:
+                new = yield from self._with_available_ids(new, made, unavailable)
+                rest = [task for task in new if task.id not in made and task.id not in undone]
+            ready = yield from self._written(rest, written)
+            for chunk in chunks(self._by_partition(ready, count)):
+                self._announce(chunk)
+                call = replace(producing.make(chunk, bulk=True), meanwhile=read)
+                try:
+                    outcomes = yield from self._send(call, chunk)
+                except PartlyDone as partly:
+                    fault, outcomes = partly, partly.done
+                    left = [chunk[place] for place in partly.undone]
+                    others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
+                    undone |= {task.id for task in left if not (task.drawn and others)}
+                unread.append((chunk, outcomes))
+                if self._hooks:
+                    read()  # at once: a hook may need the connection, and the order of events
+                if (yield from self._availability()) != (count, unavailable):
+                    break  # one partition was assumed; or other ids can be drawn
+            read()
+            undone |= refused.keys()
+            rest = [task for task in rest if task.id not in made and task.id not in undone]
+        if refused:
+            raise next(iter(refused.values()))
+        if fault is not None and undone:
+            places = [place for place, task in enumerate(new) if task.id in undone]
+            raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
+        if self._unknown.warns:
+            yield from self._unknown.warn(map(_func_of, new))
+        return [made[task.id] for task in new]
+
+    def watch(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        *,
+        ttl: Duration,
+        kwargs: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        retry: "RetrySpec | None" = None,
+        timeout: Duration | None = None,
+        private: bool = False,
+    ) -> Steps[Task]:
+        """Watch something: `func` runs if no beat comes for `ttl`.
+
+        Each `beat(id)` puts the task off to `ttl` from then; so does a plain `EXPIRE task.key
+        seconds` by any client. If the id is watched already, this is a beat, too, with `ttl` as its
+        new time to live; tags and policies stay. While `func` runs, the task is re-armed: it runs
+        once more unless beats come. The other arguments are those of `make_task`.
+
+        Returns the task; `task.outcome` is `created` or `extended`. Raises what `make_task` raises,
+        TaskDiffers if the id is that of an unfinished task with another call.
+        """
+        seconds = seconds_of(ttl, name="ttl")
+        if seconds < 0.001:
+            raise InvalidTask(f"ttl={ttl!r}: it must be at least a millisecond")
+        new = new_task(
+            self._settings.tasks, self._writer, func=func, args=args, delay=seconds, kwargs=kwargs,
+            id=keys.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
+            private=private,
+        )  # fmt: skip
+        new.fields["ttl"] = new.when.ms
+        return self._make(new)
+
+    def _read(self, unread: _Unread, made: dict[str, Task], refused: dict[str, GroupError]) -> None:
+        """Read outcomes, if possible while the server makes the next chunk.
+
+        Adds what was made to `made`, and the members that a group did not take to `refused`.
+        """
+        while unread:
+            for task, reply in zip(*unread.pop(0), strict=True):
+                if reply is not None and reply.no_member:
+                    refused[task.id] = _refused(task.id, reply)
+                elif reply is not None:
+                    made[task.id] = self._made(task, reply)
+
+    def _checked(self, tasks: Iterable[Mapping[str, Any]]) -> Sequence[producing.NewTask]:
+        folder, writer = self._settings.tasks, self._writer
+        new = [checked(folder, writer, position, item) for position, item in enumerate(tasks)]
+        refuse_repeated_ids(new)
+        return new
+
+    def _with_available_ids(
+        self,
+        new: Sequence[producing.NewTask],
+        made: Mapping[str, Task],
+        unavailable: frozenset[int],
+    ) -> Steps[list[producing.NewTask]]:
+        """Give tasks with random ids that are not made yet ids of available partitions."""
+        layout = yield from self._layout()
+        return [
+            task if task.id in made else with_available_id(task, layout, unavailable)
+            for task in new
+        ]
+
+    def _written(
+        self, new: Sequence[producing.NewTask], written: dict[str, producing.NewTask]
+    ) -> Steps[Sequence[producing.NewTask]]:
+        """The tasks as they are sent. Each is written once for its id, before the first is sent."""
+        if self._writer.is_plain:
+            return new
+        for task in new:
+            if task.id not in written:
+                written[task.id] = yield from self._writer.write(task)
+        return [written[task.id] for task in new]
+
+    def _by_partition(
+        self, new: Sequence[producing.NewTask], count: int
+    ) -> Sequence[producing.NewTask]:
+        """The tasks of each partition together, so that a chunk goes to few of them."""
+        if count == 1:
+            return new
+        layout = PartitionLayout(self._settings.prefix, count)
+        return sorted(new, key=lambda task: layout.partition_of(task.id))
+
+    def _make(self, new: producing.NewTask) -> Steps[Task]:
+        if self._unknown.refuses:
+            yield from self._unknown.check([_func_of(new)])
+        new, made = yield from self._make_one(new)
+        refused: TaskExists | GroupError | None = None
+        if made.no_member:
+            refused = _refused(new.id, made)
+        elif made.differs:
+            refused = TaskDiffers(new.id, made.state, made.call.decode())
+        elif made.outcome is Outcome.REJECTED:
+            refused = TaskExists(new.id, made.state, in_ledger=made.in_ledger)
+        if refused is not None:
+            self._not_made([new], refused)
+            raise refused
+        task = self._made(new, made)
+        if self._unknown.warns:
+            yield from self._unknown.warn([_func_of(new)])
+        return task
+
+    def _make_one(
+        self, new: producing.NewTask
+    ) -> Steps[tuple[producing.NewTask, producing.MakeReply]]:
+        """Make the task; one with a random id in another partition if its own is unavailable."""
+        layout = yield from self._layout()
+        if new.drawn and layout.count > 1:
+            new = with_available_id(new, layout, (yield from UNAVAILABLE))
+        ready = yield from self._writer.write(new)
+        self._announce([ready])
+        call, repeated = producing.make([ready], fail_fast=new.drawn), False
+        while True:
+            try:
+                made = (yield from self._send(call, [ready]))[0]
+            except ServerError as error:
+                unavailable = yield from UNAVAILABLE
+                if not new.drawn or not unavailable:
+                    raise
+                if error.nothing_written:
+                    other = with_available_id(new, (yield from self._layout()), unavailable)
+                    if other is new:
+                        raise
+                    new, ready = other, (yield from self._writer.write(other))
+                    self._announce([ready])
+                    call, repeated = producing.make([ready], fail_fast=True), False
+                elif repeated:
+                    raise
+                else:
+                    self._announce([ready])
+                    # It may have been made: it is sent as it was.
+                    call, repeated = wait_for_failover(call), True
+            else:
+                assert made is not None  # noqa: S101 - for the type checker
+                return ready, made
+
+    def _availability(self) -> Steps[tuple[int, frozenset[int]]]:
+        """The number of partitions, and those that cannot be asked, as far as is known."""
+        count = yield from PARTITIONS
+        return count, (yield from UNAVAILABLE) if count > 1 else frozenset()
+
+    def _layout(self) -> Steps[PartitionLayout]:
+        return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))
+
+    def _announce(self, new: Sequence[producing.NewTask]) -> None:
+        """Call hooks before the call is encoded: they may add a trace to the task."""
+        for task in new if self._hooks else ():
+            making = hooks.Making(id=task.id, func=split_call(task.call)[0])
+            self._hooks.emit(making)
+            if making.trace is not None:
+                task.fields["trace"] = making.trace
+
+    def _send(
+        self, call: Command[list[producing.MakeReply]], new: Sequence[producing.NewTask]
+    ) -> Steps[Sequence[producing.MakeReply | None]]:
+        """Ask for the tasks; hooks are called if that fails."""
+        try:
+            return (yield from call)
+        except ServerError as error:
+            undone = error.undone if isinstance(error, PartlyDone) else range(len(new))
+            self._not_made([new[place] for place in undone], error)
+            raise
+
+    def _not_made(self, new: Iterable[producing.NewTask], error: Exception) -> None:
+        for task in new if self._hooks else ():
+            self._hooks.emit(hooks.NotMade(id=task.id, error=error))
+
+    def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
+        func = split_call(made.call)[0]
+        args, kwargs = args_of(made.args, new.id, func, self._settings.key_ring)
+        created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
+        task = Task(
+            id=new.id,
+            func=func,
+            args=args,
+            kwargs=kwargs,
+            key=made.key,
+            state=made.state,
+            due=from_ms(made.due),
+            created=from_ms(made.now) if created else None,
+            tags=_tags_of(new) if created else (),
+            outcome=made.outcome,
+        )
+        if task.outcome is Outcome.KEPT:
+            _warn_if_own(task)
+        if self._hooks:
+            self._hooks.emit(hooks.Made(task=task))
+        return task
+
+
+_OF_IDS = {"id", "if_exists", "max_wait", "window"}
+"""Arguments of `make_task` that a member of a group cannot have."""
+
+
+def _refused(id: str, made: producing.MakeReply) -> GroupError:
+    return _no_member(id.partition("@")[0], made.no_member)
+
+
+def _no_member(group: str, why: producing.NoMember | None) -> GroupError:
+    return GroupNotFound(group) if why is producing.NoMember.NO_GROUP else GroupClosed(group)
+
+
+def _func_of(new: producing.NewTask) -> str:
+    return split_call(new.call)[0]
+
+
+def _tags_of(new: producing.NewTask) -> tuple[str, ...]:
+    return tuple(str(new.fields["tags"]).split()) if "tags" in new.fields else ()
+
+
+def _warn_if_own(kept: Task) -> None:
+    """Say that a handler kept the task that it runs: it meant to run again, and will not."""
+    running = running_task.get(None)
+    if running is not None and running.id == kept.id:
+        logger.warning(
+            "task %s (%s) kept itself: while a task runs, if_exists='keep' with its own id makes "
+            "nothing; to run again, call reschedule, or choose a new id",
+            kept.id, kept.func,
+            extra=event("kept itself", func=kept.func, task=kept.id),
+        )  # fmt: skip
