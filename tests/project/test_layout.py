@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import expirebridge
+from expirebridge.capabilities import CAPABILITIES
 from expirebridge.task.operations.operations import Operations
 from tests.project import known_arrows
 
@@ -16,13 +17,11 @@ PACKAGE = Path(expirebridge.__file__).parent
 
 SPINE = {"task", "store", "connection", "handlers", "listener"}
 """Making, claiming, running and settling a task."""
-ROOMS = {
-    "limits", "groups", "series", "sealing", "fleet", "foreign", "lateness", "moving", "ledger",
-}  # fmt: skip
-"""Capabilities, one folder each."""
+ROOMS = set(CAPABILITIES)
+"""One folder each."""
 FRAMES = {"cli", "web", "checks", "observe", "testing", "embedded", "contrib", "importing"}
 """What shows, checks, tests or feeds the spine and its rooms."""
-BASE = {"errors", "settings", "hooks", "events"}
+BASE = {"capabilities", "errors", "settings", "hooks", "events"}
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
     "command", "page", "metrics",
