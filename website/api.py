@@ -1,13 +1,15 @@
 """The API reference: a page of Markdown for each public module, from signatures and docstrings.
 
-The modules are imported, not parsed: the methods of a bridge are made from operations, and names of
-`expirebridge` are imported when they are used.
+The modules are imported, since the methods of a bridge are made from operations, and the source is
+parsed, since it says what the fields of a class are. mkdocstrings does one of the two: it shows
+either a bridge without its operations, or classes without their fields.
 """
 
 import ast
 import enum
 import importlib
 import inspect
+import posixpath
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -15,14 +17,13 @@ from types import ModuleType
 from typing import Any, Final, is_typeddict
 
 from expirebridge import AsyncBridge, Bridge
-from website.pages import link_between, place_of
 
 MODULES: Final = {
-    "expirebridge": "reference/api/expirebridge.md",
-    "expirebridge.ledger": "reference/api/ledger.md",
-    "expirebridge.testing": "reference/api/testing.md",
-    "expirebridge.hooks": "reference/api/hooks.md",
-    "expirebridge.contrib.django": "reference/api/django.md",
+    "expirebridge": "docs/reference/api/expirebridge.md",
+    "expirebridge.ledger": "docs/reference/api/ledger.md",
+    "expirebridge.testing": "docs/reference/api/testing.md",
+    "expirebridge.hooks": "docs/reference/api/hooks.md",
+    "expirebridge.contrib.django": "docs/reference/api/django.md",
 }
 """The public modules, and where their pages are on the site."""
 
@@ -198,11 +199,15 @@ def _linked(place: str, text: str, anchors: Mapping[str, str]) -> str:
         target = place if name in own else anchors.get(name)
         if target is None:
             return span[0]
-        return f"[{span[0]}]({link_between(place, target)}#{name})"
+        return f"[{span[0]}]({_link(place, target)}#{name})"
 
     def to_page(named: re.Match[str]) -> str:
-        return f"[{named[0]}]({link_between(place, place_of(named[1]))}{named[2] or ''})"
+        return f"[{named[0]}]({_link(place, named[1])}{named[2] or ''})"
 
     parts = re.split(r"(```.*?```)", text, flags=re.DOTALL)
     parts[::2] = [_NAMED_PAGE.sub(to_page, _SPAN.sub(to_name, part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def _link(place: str, target: str) -> str:
+    return posixpath.relpath(target, posixpath.dirname(place))

@@ -1,6 +1,7 @@
-"""Checks the finished site: all links, pictures and anchors are there, and no markup is left."""
+"""Checks what Zensical does not: pictures, files that are no pages, and markup that is left."""
 
 import re
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,8 @@ _ADDRESSES: Final = ("href", "src", "srcset")
 _ELSEWHERE = re.compile(r"[a-z]+:|//", re.IGNORECASE)
 _MARKUP = re.compile(r"\]\(|\]\[|\*\*|```")
 """In the text of a page: a reference without a target, or what was not read as Markdown."""
+_BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_BADLY_INDENTED = re.compile(r"(?<=\n\n) {1,3}\S.*|^ {1,3}```.*", re.MULTILINE)
 _NO_TEXT: Final = frozenset({"code", "pre", "script", "style"})
 
 
@@ -38,6 +41,18 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._depth and _MARKUP.search(data):
             self.markup.append(" ".join(data.split()))
+
+
+def badly_indented(pages: Iterable[Path]) -> list[str]:
+    """Return the paragraphs in lists that the site would not show within the list.
+
+    The repository's readers take them with fewer than four spaces.
+    """
+    return [
+        f"{page.name}: indent this by four spaces: {line.strip()}"
+        for page in pages
+        for line in _BADLY_INDENTED.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))
+    ]
 
 
 def faults(site: Path) -> list[str]:

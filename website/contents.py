@@ -1,107 +1,88 @@
 """The order of the pages: that of docs/README.md, which is the only list of them."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from website.pages import CHINESE, titled, without_markup
+from website import api
+
+INDEX: Final = "docs/README.md"
 
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)\)")
 _SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
-_PYTHON_API: Final = "reference/python-api.md"
-_DECISIONS: Final = "adr/index.md"
+
+Entry = str | Mapping[str, Any]
+"""A page by its place, which has its own title; or a title, and a place or the entries below it."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A page in the navigation: its title there, and its place on the site."""
+def navigation(pages: Path) -> list[Entry]:
+    """Return the navigation of the pages in a folder.
 
-    title: str
-    place: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the navigation."""
-
-    title: str
-    inner: "tuple[Entry | Section, ...]"
-
-    def entries(self) -> Iterator[Entry]:
-        """The pages of the section and of those in it, in order."""
-        for one in self.inner:
-            if isinstance(one, Section):
-                yield from one.entries()
-            else:
-                yield one
-
-
-Navigation = tuple[Entry | Section, ...]
-
-
-def in_english(pages: Mapping[str, str], api: Mapping[str, str]) -> Navigation:
-    """Return the navigation of the site in English.
-
-    `pages` are those of the repository by their place, `api` those of the API reference. A table of
-    docs/README.md whose first column has a title is a section within its section.
+    A table of docs/README.md whose first column has a title is a section within its section.
     """
-    records = {place: text for place, text in sorted(pages.items()) if place.startswith("adr/0")}
-    added = {
-        _PYTHON_API: Section("Docstrings", tuple(_titled(api))),
-        _DECISIONS: Section("Records", tuple(_titled(records))),
+
+    def matching(pattern: str) -> list[str]:
+        return sorted(file.relative_to(pages).as_posix() for file in pages.glob(pattern))
+
+    below: dict[str, Entry] = {
+        "docs/reference/python-api.md": {"Docstrings": [*api.MODULES.values()]},
+        "docs/adr/README.md": {"Records": matching("docs/adr/0*.md")},
     }
-    project = {place: text for place, text in sorted(pages.items()) if _is_of_the_project(place)}
-    sections = [
-        Section(heading, inner)
-        for heading, body in _SECTION.findall(pages["pages.md"])
-        if (inner := tuple(_with(added, _tables(body))))
-    ]
-    return (
-        Entry("expirebridge", "index.md"),
-        Entry("All pages", "pages.md"),
+    sections: list[Entry] = []
+    for heading, body in _SECTION.findall((pages / INDEX).read_text(encoding="utf-8")):
+        if entries := [*_of_tables(body, below)]:
+            sections.append({heading: entries})
+    top = matching("[A-Z]*.md")
+    return [
+        {"expirebridge": "README.md"},
+        {"All pages": INDEX},
         *sections,
-        Section("Project", tuple(_titled(project))),
-    )
+        {"Project": [page for page in top if page not in {"README.md", "README.zh.md"}]},
+        {"中文": ["README.zh.md", *matching("docs/zh/**/*.md")]},
+    ]
 
 
-def in_chinese(pages: Mapping[str, str], english: Navigation) -> Navigation:
-    """Return the navigation in Chinese: the pages that are translated, in the same order."""
-    places = [CHINESE + entry.place for entry in Section("", english).entries()]
-    return tuple(_titled({place: pages[place] for place in places if place in pages}))
+def places(navigation: list[Entry]) -> list[str]:
+    """Return the places of the pages, in order."""
+    found = list[str]()
+    for entry in navigation:
+        if isinstance(entry, str):
+            found.append(entry)
+            continue
+        for inner in entry.values():
+            found += places([inner] if isinstance(inner, str) else inner)
+    return found
 
 
-def _is_of_the_project(place: str) -> bool:
-    """If this is a page like CONTRIBUTING.md, beside README.md."""
-    return "/" not in place and place not in {"index.md", "pages.md"}
+def for_programs(text: str) -> str:
+    """Return docs/README.md as llms.txt: named after the project, with links from the top."""
+    text = re.sub(r"^# .*", "# expirebridge", text)
+    return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({_place(link[1])})", text)
 
 
-def _tables(body: str) -> "Iterator[Entry | Section]":
+def _of_tables(body: str, below: Mapping[str, Entry]) -> Iterator[Entry]:
     for table in _TABLE.findall(body):
         header, _, *rows = (line.split("|")[1] for line in table.splitlines())
-        entries = [
-            Entry(_capital(text), place) for cell in rows for text, place in _LINK.findall(cell)
-        ]
+        entries: list[Entry] = []
+        for text, link in (found for cell in rows for found in _LINK.findall(cell)):
+            place = _place(link)
+            entries.append({_capital(text): place})
+            if place in below:
+                entries.append(below[place])
         if header.strip():
-            yield Section(_capital(header.strip()), tuple(entries))
+            yield {_capital(header.strip()): entries}
         else:
             yield from entries
 
 
-def _with(
-    added: "Mapping[str, Section]", inner: "Iterator[Entry | Section]"
-) -> "Iterator[Entry | Section]":
-    for one in inner:
-        yield one
-        if isinstance(one, Entry) and one.place in added:
-            yield added[one.place]
-
-
-def _titled(pages: Mapping[str, str]) -> Iterator[Entry]:
-    return (Entry(titled(text), place) for place, text in pages.items())
+def _place(link: str) -> str:
+    """Where a link of docs/README.md leads."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(INDEX), link))
 
 
 def _capital(text: str) -> str:
-    text = without_markup(text)
+    text = text.replace("`", "")
     return text[:1].upper() + text[1:]

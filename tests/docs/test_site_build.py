@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.kit.site import WITH_ZENSICAL, build, copy_sources
-from website.pages import collect
+from website import ROOT, api, contents
 
 pytestmark = WITH_ZENSICAL
 
@@ -28,21 +28,13 @@ def test_the_site_is_built(copy: Path) -> None:
     code, printed = build(copy)
     assert code == 0, printed
     site = copy / "build" / "site"
-    for page in "index", "404", "tutorial/first-task", "reference/api/expirebridge", "zh/index":
+    for page in "index", "404", "docs/tutorial/first-task", "docs/reference/api/expirebridge":
         assert (site / f"{page}.html").is_file()
-    for file in (
-        "llms.txt",
-        "llms-full.txt",
-        "search.json",
-        "zh/search.json",
-        "tutorial/first-task.md",
-    ):
+    for file in "llms.txt", "search.json", "docs/tutorial/first-task.md", "examples/make_task.sh":
         assert (site / file).is_file()
-    heads = {
-        page: (site / f"{page}.html").read_text(encoding="utf-8") for page in ("index", "zh/index")
-    }
-    assert '<html lang="zh"' in heads["zh/index"]
-    for page, said in (("index", "expirebridge runs tasks "), ("zh/index", "expirebridge 让任务")):
+    heads = {page: (site / f"{page}.html").read_text("utf-8") for page in ("index", "README.zh")}
+    assert '<div lang="zh">' in heads["README.zh"]
+    for page, said in (("index", "expirebridge runs tasks "), ("README.zh", "expirebridge 让任务")):
         assert f'<meta name="description" content="{said}' in heads[page]
         assert "<title>expirebridge</title>" in heads[page]
         assert 'rel="alternate"' not in heads[page]
@@ -52,17 +44,23 @@ def test_the_site_is_built(copy: Path) -> None:
     assert "mail.send(42, &quot;hi&quot;), finds the server by EXPIREBRIDGE_URL" in examples
     # The site reads Markdown by other rules than the repository's readers: both show the same text.
     markdown = MarkdownIt("commonmark").enable("table")
-    for place, text in collect(copy).items():
-        if not place.startswith("source/"):
-            shown = (site / place).with_suffix(".html").read_text(encoding="utf-8")
-            assert text_of(markdown.render(text)) in text_of(shown), place
+    full = (site / "llms-full.txt").read_text("utf-8")
+    for place in contents.places(contents.navigation(copy)):
+        text = (site / place).read_text(encoding="utf-8")
+        assert f"<!-- {place} -->\n\n{text}" in full
+        if place in api.MODULES.values():
+            continue
+        assert text == (ROOT / place).read_text(encoding="utf-8")
+        shown = (site / re.sub(r"README\.md$", "index.md", place)).with_suffix(".html")
+        assert text_of(markdown.render(text)) in text_of(shown.read_text(encoding="utf-8")), place
 
 
 @pytest.mark.parametrize(
     ("fault", "reported"),
     [
-        ("[a](nowhere.md)", "nowhere.md leads nowhere"),
+        ("[a](nowhere.md)", "page does not exist"),
         ("[a](deploy.md#nowhere)", "anchor does not exist"),
+        ("[a](nowhere.py)", "nowhere.py leads nowhere"),
         ("![a](../images/nowhere.png)", "nowhere.png leads nowhere"),
         ("[a][nowhere]", "not read as Markdown: [a][nowhere]"),
     ],

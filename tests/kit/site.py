@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.kit.matrix import STRICT
-from website.pages import ROOT
+from website import ROOT
 
 PYTHON: Final = ROOT / ".venv-docs" / "bin" / "python"
 WITH_ZENSICAL: Final = [

@@ -13,7 +13,7 @@ from tests.web.serving import IN_CHROMIUM, served
 
 pytestmark = [*IN_CHROMIUM, *WITH_ZENSICAL]
 
-WIDE = ("index.html", "reference/performance.html", "reference/api/expirebridge.html")
+WIDE = ("index.html", "benchmarks/pages/performance.html", "docs/reference/api/expirebridge.html")
 """Pages with wide tables and long lines of code."""
 
 
@@ -42,8 +42,8 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
     ("start", "query", "found"),
     [
         ("index.html", "put off", "put_off"),
-        ("zh/index.html", "推迟", "推迟任务"),
-        ("zh/index.html", "回滚", "每个订单一个任务"),
+        ("README.zh.html", "推迟", "推迟任务"),
+        ("README.zh.html", "回滚", "每个订单一个任务"),
     ],
 )
 def test_search_finds_words(page: Page, address: str, start: str, query: str, found: str) -> None:
@@ -70,7 +70,7 @@ def test_the_colours_are_those_of_the_system(
 
 
 def test_an_address_without_a_page_leads_on(page: Page, address: str) -> None:
-    response = page.goto(f"{address}/how-to/no-such-page.html")
+    response = page.goto(f"{address}/docs/how-to/no-such-page.html")
     assert response is not None
     assert response.status == 404
     page.get_by_role("link", name="How to troubleshoot").click()
