@@ -11,7 +11,7 @@ LATE = 1.0
 
 
 class LateCause(StrEnum):
-    """Why a task began late; docs/how-to/monitor.md says what to do about each."""
+    """Why a task began late; docs/reference/lateness.md says what to do about each."""
 
     NOBODY = "nobody"  # no listener sent heartbeats, or all were suspended
     NO_ROOM = "no-room"  # the listeners were full

@@ -9,7 +9,7 @@ import expirebridge
 from tests.kit.processes import ROOT
 
 PACKAGE = Path(expirebridge.__file__).parent
-PAGE = (ROOT / "docs" / "how-to" / "doctor.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "doctor.md").read_text()
 GLOSSARY = (ROOT / "docs" / "reference" / "glossary.md").read_text()
 LEVELS = {"ok", "warning", "error", "limit"}
 OF_CHECK = {"server"}

@@ -23,7 +23,7 @@ from tests.kit.witness import Witness, listening
 
 REDIS_CLI = shutil.which("redis-cli")
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-DOCTOR_PAGE = (PAGES / "doctor.md").read_text()
+DOCTOR_PAGE = (PAGES.parent / "reference" / "doctor.md").read_text()
 RIGHTS_PAGE = (PAGES / "prepare-a-server.md").read_text()
 
 

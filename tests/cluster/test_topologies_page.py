@@ -1,4 +1,4 @@
-"""Commands behave alike on each topology; the table of sentinel-and-cluster.md names the rest."""
+"""Commands behave alike on each topology; the table of topologies.md names the rest."""
 
 import re
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from tests.kit.servers import EMBEDDED, FEW, SERVERS
 if EMBEDDED not in SERVERS:
     pytest.skip("for the suite that has Valkey 9.1 and Redis 7.0", allow_module_level=True)
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sentinel-and-cluster.md").read_text(
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topologies.md").read_text(
     encoding="utf-8"
 )
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in PAGE.partition("## Sentinel")[0].splitlines()
+    for line in PAGE.splitlines()
     if line.startswith("| ")
 ]
 TABLE = {first: cells for first, *cells in ROWS}
@@ -143,8 +143,8 @@ OF_CLUSTERS = {
     "doctor": "`doctor`",
     "doctor --role producer --json": "`doctor`",
     "acl": "rights",
-    "partitions show": "[partitions](grow.md#several-partitions)",
-    "3 partitions create 64": "[partitions](grow.md#several-partitions)",
+    "partitions show": "[partitions](../how-to/grow.md#several-partitions)",
+    "3 partitions create 64": "[partitions](../how-to/grow.md#several-partitions)",
     "functions load": "functions for other languages",
     "METRICS": "metrics",
 }

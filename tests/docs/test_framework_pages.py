@@ -16,7 +16,7 @@ TEST_CLIENTS = {"starlette": "starlette.testclient", "litestar": "litestar.testi
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("page", "commands"), [("flask.md", 10), ("django.md", 14)])
+@pytest.mark.parametrize(("page", "commands"), [("flask.md", 9), ("django.md", 14)])
 def test_a_page_can_be_followed(tmp_path: Path, page: str, commands: int) -> None:
     with terminals(tmp_path) as reader:
         typed = reader.follow((FOLDER / page).read_text(encoding="utf-8"))

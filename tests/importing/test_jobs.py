@@ -307,7 +307,7 @@ def test_a_node_of_a_cluster_that_has_not_the_keys_is_refused(url: str) -> None:
 
 
 PAGE = (ROOT / "docs" / "how-to" / "import.md").read_text()
-SWITCHING = (ROOT / "docs" / "how-to" / "switch.md").read_text()
+OTHERS = (ROOT / "docs" / "reference" / "other-libraries.md").read_text()
 
 
 def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:
@@ -332,7 +332,7 @@ def test_the_reasons_that_the_page_shows_are_those_of_the_report() -> None:
 
 
 def test_the_handlers_that_the_page_shows_are_handlers(tmp_path: Path) -> None:
-    afters = re.findall(r"```python\n# after: tasks/mail.py\n(.*?)```", SWITCHING, re.DOTALL)
+    afters = re.findall(r"```python\n# after: tasks/mail.py\n(.*?)```", OTHERS, re.DOTALL)
     assert len(afters) == 3
     for number, text in enumerate(afters):
         folder = tmp_path / f"page{number}"

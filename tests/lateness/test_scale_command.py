@@ -24,13 +24,7 @@ from tests.kit.processes import COMMAND, Reports, listener, log_of, until_logged
 from tests.kit.witness import Witness, listening
 
 DURATIONS = "expirebridge:durations"
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "autoscale.md"
-
-
-def block(kind: str) -> str:
-    """The one block of this kind on the page."""
-    [found] = re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return str(found)
+DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 def make_at_once(bridge: Bridge, count: int, seconds: float) -> None:
@@ -150,9 +144,9 @@ def test_a_listener_answers_autoscalers_on_the_port_of_its_metrics(
             status, refused = ask(f"{scale}?{query}")
             assert status == 400
             assert message in refused["error"]
-        # What the page gives to KEDA.
-        [query] = re.findall(r"url: http://[^/]+/scale(\S+)", block("yaml"))
-        [field] = re.findall(r"valueLocation: (\w+)", block("yaml"))
+        keda = (DEPLOY / "keda.yaml").read_text()
+        [query] = re.findall(r"url: http://[^/]+/scale(\S+)", keda)
+        [field] = re.findall(r"valueLocation: (\w+)", keda)
         status, found = ask(scale + query)
         assert (status, found[field]) == (200, 7)
         bridge.make_task("acts.note", [], 0)
@@ -167,12 +161,11 @@ def test_the_script_for_systemd_starts_so_many_and_stops_the_others(
     make_at_once(bridge, 1000, 45)
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path / "log"}\n')
     (tmp_path / "systemctl").chmod(0o755)
-    (tmp_path / "scale").write_text(block("sh"))
     path = f"{tmp_path}:{Path(COMMAND[0]).parent}:{os.environ['PATH']}"
 
     def decide(server: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PATH": path, "EXPIREBRIDGE_URL": server}
-        command = ["sh", str(tmp_path / "scale")]
+        command = ["sh", str(DEPLOY / "expirebridge-scale")]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
     away = decide(f"redis://127.0.0.1:{free_port()}/1")
