@@ -128,6 +128,10 @@ class DirectClient(redis.asyncio.Redis):
 class OverlappingClient(redis.Redis):
     """A client that can do something else while the server works on a command.
 
+    This overrides redis-py's reading of a reply, since it makes `make_tasks` faster: in ten paired
+    runs of 5,000 tasks by 37 %, awaited by 27 %, with hiredis by 45 and 25 %, where client and
+    server have a core each. Where all cores are busy, it makes no difference.
+
     `execute_command` calls `meanwhile` between sending the command and reading the reply; if the
     command is sent again, it calls that again.
     """
