@@ -45,7 +45,6 @@ _OF_A_SERVICE = re.compile(r"(\w+_)?(SERVICE|PORT)(_\w+)?")
 class Doorbells(StrEnum):
     """What wakes a listener to look for due tasks."""
 
-    EVENTS = "events"  # only the server's `expired` events, which the server sends at its own pace
     CLOCK = "clock"  # only its own clock and the producers' doorbell channel
     BOTH = "both"
 

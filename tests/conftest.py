@@ -23,6 +23,7 @@ from tests.kit.servers import AnyServer, server_of
 
 pytest_plugins = [
     "tests.kit.cluster_fixtures",
+    "tests.kit.doorbells",
     "tests.kit.garbage",
     "tests.kit.imports",
     "tests.kit.interrupts",

@@ -77,7 +77,7 @@ Prefix = Annotated[
 Doorbell = Annotated[
     Doorbells | None,
     typer.Option(
-        help="What wakes a listener: key events, its clock, or both.  "
+        help="What wakes a listener: its clock, or key events, too.  "
         "[env var: EXPIREBRIDGE_DOORBELL; default: both]",
     ),
 ]

@@ -9,7 +9,6 @@ from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.settings import Doorbells
 
 # Filter for the key events that a listener's own claims cause.
 #
@@ -71,7 +70,6 @@ class KeyEventHandler:
     def __init__(
         self,
         consumer: SessionOwner,
-        mode: Doorbells,
         *,
         wakeup: Wakeup,
         due_timer: DueTimer,
@@ -81,7 +79,6 @@ class KeyEventHandler:
         hooks: Hooks,
     ) -> None:
         self._consumer = consumer
-        self._by_events_alone = mode is Doorbells.EVENTS
         self._wakeup = wakeup
         self._due_timer = due_timer
         self._scan = scan
@@ -94,12 +91,7 @@ class KeyEventHandler:
         """A producer announced a task that is due at that ms."""
         self._hooks.emit(BY_PRODUCER)
         self._scan.hear_of(due)
-        if self._by_events_alone:
-            # A task that is due at once has no key, and so no event. Whether it is, only the server
-            # can say: its time is known here to within a round trip, and that may say "not yet".
-            self._wakeup.set()
-        else:
-            self._due_timer.hear_of(due)
+        self._due_timer.hear_of(due)
 
     def hear_event(self, event: str, name: bytes, *, fresh: bool) -> None:
         """A key event named a key. One of a subscription that is not fresh says nothing to be
@@ -111,8 +103,6 @@ class KeyEventHandler:
             return
         elif event == EXPIRED:
             self._hooks.emit(BY_EVENT)
-            if self._by_events_alone:
-                self._wakeup.set()
         if fresh and not self._reconciler.hear(name, HEARD[event]):
             self._consumer.session.resyncs.request(
                 "more keys were heard of than could be looked at"

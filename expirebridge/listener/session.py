@@ -155,16 +155,9 @@ class Membership:
 
     @property
     def hears(self) -> bool:
-        """True if this listener subscribes to key events."""
-        if self._doorbell is Doorbells.CLOCK:
-            return False
-        return self._place < SUBSCRIBERS or self._doorbell is Doorbells.EVENTS
+        """True if this listener subscribes to key events, and scans if the server sends none.
 
-    @property
-    def looks(self) -> bool:
-        """True if this listener scans while the server sends no key events.
-
-        As many scan as would subscribe; with the clock alone, edits need not be noticed.
+        With the clock alone, edits need not be noticed.
         """
         return self._place < SUBSCRIBERS and self._doorbell is not Doorbells.CLOCK
 

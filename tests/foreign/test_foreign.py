@@ -24,7 +24,7 @@ from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.settings import Doorbells, Settings
+from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.task.calls import looking as looking_calls
 from expirebridge.task.keys import id_for_key
@@ -90,6 +90,7 @@ async def test_however_short_its_ttl_it_runs_once(settings: Settings, client: re
     assert sorted(ran) == sorted(f"k{n}" for n in range(50))
 
 
+@pytest.mark.usefixtures("without_clock")  # so that all hear all events
 async def test_many_listeners_run_it_once(settings: Settings, client: redis.Redis) -> None:
     witness = Witness()
     ran: list[str] = []
@@ -97,11 +98,10 @@ async def test_many_listeners_run_it_once(settings: Settings, client: redis.Redi
     async def note() -> None:
         ran.append(current_task().id)
 
-    events = Settings(url=settings.url, doorbell=Doorbells.EVENTS)  # all of these hear all events
     async with (
-        listening(events, witness, note=note),
-        listening(events, witness, note=note),
-        listening(events, witness, note=note),
+        listening(settings, witness, note=note),
+        listening(settings, witness, note=note),
+        listening(settings, witness, note=note),
     ):
         await witness.until(lambda: len(witness.seen(Gap)) >= 3)
         for n in range(20):

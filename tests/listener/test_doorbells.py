@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
+from expirebridge import AsyncBridge, State, current_task
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import Claimed, End, Gap
-from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.due_timer import LeadTime
 from expirebridge.listener.server import subscriber
@@ -20,14 +19,27 @@ from expirebridge.settings import Doorbells, Settings
 from tests.kit.patience import PATIENCE
 from tests.kit.servers import AnyServer, hanging
 from tests.kit.steps import found
-from tests.kit.witness import Witness, listening, logged, registry_of
+from tests.kit.witness import Witness, listening, logged
 
 pytestmark = pytest.mark.servers("oldest")
 
 
-@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS, Doorbells.BOTH])
+EVENTS = "events"
+"""What wakes a listener of a test, and no other: its clock stands still."""
+
+
+@pytest.fixture
+def ringing(request: pytest.FixtureRequest, url: str) -> Settings:
+    """The settings of a listener that this doorbell wakes."""
+    if request.param == EVENTS:
+        request.getfixturevalue("without_clock")
+        return Settings(url=url)
+    return Settings(url=url, doorbell=request.param)
+
+
+@pytest.mark.parametrize("ringing", [Doorbells.CLOCK, EVENTS, Doorbells.BOTH], indirect=True)
 async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
-    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+    ringing: Settings, async_bridge: AsyncBridge
 ) -> None:
     witness = Witness()
     started: list[tuple[str, float]] = []
@@ -35,7 +47,7 @@ async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
     async def note() -> None:
         started.append((current_task().id, time.time() - current_task().due.timestamp()))
 
-    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+    async with listening(ringing, witness, note=note):
         made = [await async_bridge.make_task("test.note", [], 0.02 * n) for n in range(1, 20)]
         await witness.until_ended(len(made))
     assert sorted(id for id, _ in started) == sorted(task.id for task in made)
@@ -93,20 +105,21 @@ async def test_a_producer_rings_a_listener_that_sleeps(
             await witness.until_ended(number + 1)
 
 
-@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS])
+@pytest.mark.parametrize("ringing", [Doorbells.CLOCK, EVENTS], indirect=True)
 async def test_a_task_that_is_due_at_once_needs_no_event(
-    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+    ringing: Settings, async_bridge: AsyncBridge
 ) -> None:
     witness = Witness()
 
     async def note() -> None: ...
 
-    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+    async with listening(ringing, witness, note=note):
         await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended()
     assert witness.ended()[0].end is End.SUCCEEDED
 
 
+@pytest.mark.usefixtures("without_clock")
 async def test_a_task_that_is_due_at_once_runs_though_the_servers_time_is_not_known_exactly(
     url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +128,7 @@ async def test_a_task_that_is_due_at_once_runs_though_the_servers_time_is_not_kn
 
     async def note() -> None: ...
 
-    async with listening(Settings(url=url, doorbell=Doorbells.EVENTS), witness, note=note):
+    async with listening(Settings(url=url), witness, note=note):
         await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended()  # this one may be found by what is done at the start
         await async_bridge.make_task("test.note", [], 0)
@@ -192,9 +205,3 @@ async def test_a_subscription_that_is_not_answered_is_told_of(
     monkeypatch.setattr(subscriber, "FRESH", 0.05)  # the second ping comes after a second
     async with listening(Settings(url=url)):
         await logged("no answer to a ping for 0.05 s", caplog)
-
-
-async def test_events_alone_are_refused_where_there_are_none(url: str, client: redis.Redis) -> None:
-    client.config_set("notify-keyspace-events", "")
-    with pytest.raises(ServerUnsuitable, match="CONFIG SET notify-keyspace-events Exg"):
-        await Listener(Settings(url=url, doorbell=Doorbells.EVENTS), registry_of()).run()

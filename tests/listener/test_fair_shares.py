@@ -16,7 +16,7 @@ from expirebridge.fleet import calls as fleet_commands
 from expirebridge.hooks import Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer, fair_share
-from expirebridge.settings import Doorbells, Settings
+from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, producing
 from expirebridge.task.calls.call import new_nonce
@@ -360,7 +360,7 @@ async def test_what_a_suspended_listener_leaves_others_take(
         assert fleet.shares() == [0, 20]
 
 
-@pytest.mark.usefixtures("only_when_due")
+@pytest.mark.usefixtures("only_when_due", "without_clock")
 async def test_without_the_clock_what_was_left_is_asked_for_too(
     store: Store, url: str, async_bridge: AsyncBridge
 ) -> None:
@@ -370,7 +370,6 @@ async def test_without_the_clock_what_was_left_is_asked_for_too(
     async def send() -> None: ...
 
     store.run(claiming.heartbeat("another", 10, [], code="c0de"))
-    settings = Settings(url=url, doorbell=Doorbells.EVENTS)
-    async with listening(settings, witness, send=send):
+    async with listening(Settings(url=url), witness, send=send):
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 9)
         await witness.until_ended(9)

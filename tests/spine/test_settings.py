@@ -189,6 +189,7 @@ def test_a_setting_may_be_at_its_limit() -> None:
         ("timeout", "10"),
         ("prefix", 5),
         ("doorbell", "bells"),
+        ("doorbell", "events"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_its_name(name: str, value: Any) -> None:

@@ -72,7 +72,7 @@ class PartitionConsumer:
             self, settings, self.row_check, self.misplaced, wakeup=wakeup, due_timer=due_timer
         )
         self.key_events = KeyEventHandler(
-            self, settings.doorbell, wakeup=wakeup, due_timer=due_timer, scan=scan,
+            self, wakeup=wakeup, due_timer=due_timer, scan=scan,
             reconciler=self.reconciler, membership=membership, hooks=hooks,
         )  # fmt: skip
         self.settler = Settler(
@@ -127,13 +127,12 @@ class PartitionConsumer:
             "durations": self._duration_recorder.run(),
             "ticks": self._ticker.run(),
             "time zones": self._time_zone_updater.run(),
+            "clock": self._due_timer.run(),
         }
         if self._executor.series:
             roles["declared series"] = self._series_registrar.run()
         if self._ledger_roles is not None:
             roles |= self._ledger_roles.roles()
-        if self._settings.doorbell is not Doorbells.EVENTS:
-            roles["clock"] = self._due_timer.run()
         return roles
 
     def notify_relay(self) -> None:

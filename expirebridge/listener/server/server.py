@@ -7,15 +7,12 @@ from functools import partial
 from typing import Any
 
 from expirebridge.checks import (
-    EVENT_FLAGS,
     Finding,
     Level,
     check_server,
-    events_are_on,
     refuse_unsuitable,
 )
 from expirebridge.connection.sentinel import PinnedPrimary
-from expirebridge.errors import ServerUnsuitable
 from expirebridge.foreign.misplaced_keys import MisplacedKeys
 from expirebridge.foreign.scanner import Scanner
 from expirebridge.hooks import Hooks
@@ -29,7 +26,7 @@ from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Membership, PartitionSession, SubscriberElection
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.settings import Doorbells, Settings
+from expirebridge.settings import Settings
 from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")
@@ -95,7 +92,7 @@ class Server:
         consumer.move_to(self.session_for(database.prefix, database.partitions))
         self.add(consumer)
         self.heartbeat.hurry()
-        if consumer.membership.looks:
+        if consumer.membership.hears:
             self.resyncs.request(f"{database.prefix} has come here from another node")
 
     def dismiss(self, consumer: PartitionConsumer) -> None:
@@ -133,11 +130,6 @@ class Server:
         store = self.key_router.consumers[0].store
         findings = await store.run(check_server(store.database, data=data))
         refuse_unsuitable(findings)
-        if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
-            raise ServerUnsuitable(
-                "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
-                f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
-            )
         self._settings_monitor.learn(findings)
         return findings
 

@@ -85,6 +85,6 @@ class SettingsMonitor(PeriodicRole):
                 )  # fmt: skip
         self.learn(findings)
         was_silent, self._silent = self._silent, not events_are_on(findings)
-        looks = any(consumer.membership.looks for consumer in self._key_router.consumers)
+        looks = any(consumer.membership.hears for consumer in self._key_router.consumers)
         if (self._silent or was_silent) and looks:
             self._resyncs.look_again()
