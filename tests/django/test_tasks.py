@@ -233,6 +233,29 @@ except Exception as error:
         assert asked(shop, program) == [3, "emails", "TaskResultDoesNotExist"]
 
 
+def test_a_task_that_ends_while_it_is_looked_for_is_found(shop: DjangoProject) -> None:
+    shop.expirebridge["LEDGER"] = "default"
+    shop.run("-m", "expirebridge", "ledger", "create", DJANGO_SETTINGS_MODULE="mysite.settings")
+    with shop.listening():
+        program = """
+from expirebridge.contrib.django import backend
+made = add.enqueue(1, 2)
+bridge, looked = backend.default_bridge(), backend._unrelayed
+def after_the_end(id):
+    while looked(id) is not None:
+        time.sleep(0.02)
+class Early:
+    def __init__(self):
+        self.answers = [None]  # as Redis answers before the relay
+    def get(self, id):
+        return self.answers.pop() if self.answers else bridge.get(id)
+early = Early()
+backend.default_bridge, backend._unrelayed = lambda: early, after_the_end
+print(json.dumps(default_task_backend.get_result(made.id).id == made.id))
+"""
+        assert asked(shop, program) is True
+
+
 @pytest.mark.rest
 def test_async_variants_do_the_same(shop: DjangoProject) -> None:
     with shop.listening():

@@ -117,13 +117,17 @@ class ExpirebridgeBackend(BaseTaskBackend):
         project, and a ServerError if Redis fails.
         """
         try:
-            found = default_bridge().get(result_id) or _unrelayed(result_id)
+            found = self._found(result_id)
         except InvalidTask:  # no task has such an id
             found = None
         task = find_task(found.func) if found is not None else None
         if found is None or task is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of(found, task, backend=self.alias)
+
+    def _found(self, id: str) -> Found | None:
+        """The task, from Redis or its row; it may leave the row between the two looks."""
+        return default_bridge().get(id) or _unrelayed(id) or default_bridge().get(id)
 
     def check(self, **_: Any) -> Iterator[checks.CheckMessage]:
         """Check the entry in TASKS, and that listeners can find each Task."""
