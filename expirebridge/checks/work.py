@@ -10,7 +10,6 @@ from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.calls import Fleet, Idle
 from expirebridge.fleet.functions import KnownFunctions
-from expirebridge.fleet.lacking import Lacking
 from expirebridge.foreign import calls as reconciling
 from expirebridge.foreign import function_library
 from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
@@ -26,6 +25,7 @@ from expirebridge.task.calls.pages import BEGINNING, Pages
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.keys import InvalidKey, parse_key
+from expirebridge.task.lacking import Lacking
 from expirebridge.task.partitions import PartitionLayout
 from expirebridge.task.policies import UNKNOWN_DELAY
 from expirebridge.task.task import from_ms

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from expirebridge.task.durations import human
+from expirebridge.task.hold import HOLD
 from expirebridge.task.short_repr import short_repr
-
-HOLD = "hold "
-"""The beginning of a lane in which tasks wait for the end of a hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 
-from expirebridge.limits.lanes import HOLD, DeclaredLimit, QueuePlace, limit_name_of
+from expirebridge.limits.lanes import DeclaredLimit, QueuePlace, limit_name_of
+from expirebridge.task.hold import HOLD
 from expirebridge.task.task import from_ms
 
 

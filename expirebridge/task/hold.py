@@ -5,6 +5,9 @@ from datetime import datetime
 
 from expirebridge.task.short_repr import short_repr
 
+HOLD = "hold "
+"""The beginning of the name of a lane in which tasks wait for the end of a hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:

@@ -7,7 +7,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from expirebridge.limits.lanes import QueuePlace, without_value
+from expirebridge.groups.names import group_of
 from expirebridge.series.page import series_of_tick
 from expirebridge.task import keys
 from expirebridge.task.answers import texts_of
@@ -104,6 +104,8 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
     """The values for the template of a task, or for the parts of it that change."""
     task = found.task
     shown = context.redact(task)
+    name = group_of(task.id)
+    group = await context.bridge.get_group(name) if name is not None else None
     return {
         "task": shown,
         "reason": reason_of(found, shown),
@@ -115,7 +117,7 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
         "errors": shown.error == task.error,
         "waits": task.state in UNCLAIMED,
         "series": series_of_tick(task),
-        "group": found.group,
+        "group": group,
     }
 
 
@@ -125,15 +127,8 @@ def reason_of(found: Situation, shown: Task) -> Reason:
     if shown.error != task.error:
         history = tuple(replace(one, error="") for one in task.history)
         task = replace(task, error=shown.error or "", history=history)
-    # The name of a lane has an argument in it.
-    if hides_arguments(task, shown):
-        task = replace(task, queued=_without_value(task.queued))
-        facts = replace(facts, granted=_without_value(facts.granted))
-    return replace(found, circumstances=replace(facts, task=task)).reason()
-
-
-def _without_value(place: QueuePlace | None) -> QueuePlace | None:
-    return replace(place, lane=without_value(place.lane)) if place is not None else None
+    facts = replace(facts, task=task, hides_arguments=hides_arguments(task, shown))
+    return replace(found, circumstances=facts).reason()
 
 
 def _json(value: object) -> str:

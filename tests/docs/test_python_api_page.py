@@ -6,9 +6,10 @@ from pathlib import Path
 
 import expirebridge
 from expirebridge import Bridge, Settings, events
-from expirebridge.fleet.lacking import Lacking
+from expirebridge.capabilities import given
 from expirebridge.settings import VARIABLES
-from expirebridge.task import reasons
+from expirebridge.task import explaining, reasons
+from expirebridge.task.lacking import Lacking
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", PAGE))))
@@ -35,9 +36,10 @@ def test_the_settings_are_there() -> None:
 
 def test_the_codes_of_reasons_are_there() -> None:
     section = PAGE.partition("\n### Reasons\n")[2].partition("\n## ")[0]
-    source = Path(reasons.__file__).read_text(encoding="utf-8")
+    sources = [explaining, reasons, *given("explain")]
+    source = "".join(Path(one.__file__ or "").read_text(encoding="utf-8") for one in sources)
     codes = re.findall(
-        r'(?:_reason\(\s*found, |return |code, text(?:, \w+)? = )"([a-z-]+)"', source
+        r'(?:(?:reason|obstacle)\(\s*found, |code, text(?:, \w+)? = )"([a-z-]+)"', source
     )
     assert {"slot", "full", "no-ttl", "rests", "failed"} <= {*codes}
     assert {*codes, *(one.value for one in Lacking)} == {*re.findall(r"`([a-z-]+)`", section)}

@@ -8,12 +8,12 @@ import redis
 
 from expirebridge import State
 from expirebridge.fleet import calls as fleet
-from expirebridge.fleet.lacking import Lacking
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, inspection, looking, producing
 from expirebridge.task.calls.call import new_nonce
 from expirebridge.task.calls.claiming import Claim, Settled, Settlement, Walk
+from expirebridge.task.lacking import Lacking
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, new, server_ms
 

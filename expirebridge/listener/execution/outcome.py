@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.fleet.lacking import NOT_DECODED, NOT_OPENED
 from expirebridge.hooks import End, Ended
 from expirebridge.lateness.objective import Objective
 from expirebridge.lateness.values import Lateness
@@ -28,6 +27,7 @@ from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import seconds_of
+from expirebridge.task.lacking import NOT_DECODED, NOT_OPENED
 from expirebridge.task.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.task.task import Task
 

@@ -1,20 +1,22 @@
 """The call that reads a task, and what decides when it runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from expirebridge.limits.lanes import QueuePlace
-from expirebridge.limits.replies import place_from
 from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.store.record_values import moment, number, text, whole
 from expirebridge.store.task_records import task_from
 from expirebridge.task.calls.call import Command, OfId, rows_of, script
-from expirebridge.task.task import Task, from_ms
+from expirebridge.task.history import HistoryEntry
+from expirebridge.task.task import State, Task, from_ms
 
 NO_TTL, NO_TIMER = -1, -2
 """In place of the end of a timer, in ms."""
+_ENDED = {"retry", "snoozed", "released", "unknown", "lapsed", "rearmed"}
+"""How an attempt ends after which another one follows, in a task's history."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,29 +34,50 @@ class Circumstances:
     """True if beats put it off."""
     ahead: int = 0
     """How many pending tasks are due earlier."""
-    granted: QueuePlace | None = None
-    """Where a pending task was granted a slot, or a start of a rate."""
-    dirty: int | None = None
-    """Of a task of a ledger: how many rows its ledger has to write."""
     parked: datetime | None = None
     """Since when it waits."""
-    arrival: int = 0
-    """Of the rate for which it waits: when all its starts are made good, in microseconds."""
-    rest: int = 0
-    """The same, after `Busy`."""
     is_held: bool = False
     """True if the hold for which it waits is there, and has not ended."""
-    moving: str | None = None
-    """Where the tasks of this database go to, or come from, if none begins in ordered lanes."""
-    holders: tuple[tuple[str, str], ...] = ()
-    """Some of the tasks that have a slot of its lane, and their states: empty for one that is
-    gone."""
     timeout: float | None = None
     """Its own timeout, in seconds."""
     cancel: bool = False
     """True if it was cancelled while it runs."""
-    blocks: bool = False
-    """True if it failed, and keeps others of its lane waiting."""
+    facts: Sequence[tuple[str, Any]] = ()
+    """What capabilities keep of it, as the server has it: see read_circumstances.lua."""
+    hides_arguments: bool = False
+    """True if no reason may show its arguments, not even in the name of a lane."""
+
+    @property
+    def needs_listener(self) -> bool:
+        """True if it is due, or its function is looked for again and again."""
+        if self.task.state is not State.PENDING or self.timer == NO_TTL:
+            return False
+        ended = self.last_end
+        is_unknown = ended is not None and ended.what == "unknown"
+        return self.task.due <= self.now or is_unknown
+
+    @property
+    def is_put_off(self) -> bool:
+        """True if a listener lacked what it takes, and it is tried again."""
+        return self.needs_listener and self.task.due > self.now
+
+    @property
+    def last_end(self) -> HistoryEntry | None:
+        """The end of the last attempt, if another one is to follow."""
+        return next((one for one in reversed(self.task.history) if one.what in _ENDED), None)
+
+    @property
+    def last_move(self) -> HistoryEntry | None:
+        """The last entry of its history but for edits of its arguments, which move nothing."""
+        return next((one for one in reversed(self.task.history) if one.what != "edit_args"), None)
+
+    def fact(self, name: str) -> Any:
+        """The first fact of this name; None if there is none."""
+        return next((value for known, value in self.facts if known == name), None)
+
+    def all_facts(self, name: str) -> list[Any]:
+        """All facts of this name."""
+        return [value for known, value in self.facts if known == name]
 
 
 def read_circumstances(id: str, key_ring: KeyRing | None = None) -> Command[Circumstances | None]:
@@ -76,21 +99,9 @@ def _read(reply: Any, key_ring: KeyRing | None) -> Circumstances | None:
         timer=facts.get("timer", NO_TIMER),
         watched="ttl" in facts,
         ahead=facts.get("ahead", 0),
-        granted=place_from(granted) if granted else None,
-        dirty=facts.get("dirty"),
         parked=moment(facts.get("parked", b"")),
-        arrival=facts.get("arrival", 0),
-        rest=facts.get("rest", 0),
         is_held="held" in facts,
-        moving=text(facts["moving"]) if "moving" in facts else None,
-        holders=_holders(pairs),
         timeout=number(facts.get("timeout", b"")),
         cancel=whole(facts.get("cancel", b"")) == 1,
-        blocks="slots" in facts,
+        facts=[*pairs, ("granted", granted)] if granted else pairs,
     )
-
-
-def _holders(pairs: list[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
-    ids = [text(value) for name, value in pairs if name == "holder"]
-    states = [text(value) for name, value in pairs if name == "is"]
-    return tuple(sorted(zip(ids, states, strict=True)))

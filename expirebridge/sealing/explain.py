@@ -1,0 +1,26 @@
+"""Why a task is tried again and again: no listener opened its arguments, or decoded them."""
+
+from collections.abc import Mapping
+
+from expirebridge.settings import Settings
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.circumstances import Circumstances
+from expirebridge.task.explaining import Explain, Rank, obstacle
+from expirebridge.task.lacking import NOT_OPENED, Lacking
+from expirebridge.task.reason import Reason
+
+
+def explain(_found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, Explain]]:
+    """Explain tasks that listeners put off which lacked their key, or the codec."""
+    yield from ()
+    return {Rank.UNABLE: _was_not_opened}
+
+
+def _was_not_opened(found: Circumstances) -> Reason | None:
+    error = found.task.error or ""
+    lacking = Lacking.of(error)
+    if not found.is_put_off or lacking is Lacking.FUNCTION:
+        return None
+    because = error.removeprefix(NOT_OPENED).partition("; tried again")[0]
+    text = f"no listener opened it: {because}"
+    return obstacle(found, lacking.value, text, "expirebridge doctor")
