@@ -2,8 +2,7 @@
 
 A script is found by its name, in the folder `lua` of any part of the package. Its file opens with a
 line `-- flags: ...`, which becomes its header on servers that know headers (Redis 7 and later,
-Valkey), and pulls shared code in with lines `-- include name`. What is included says in the same
-way what it needs itself. What a script does not use of it is left out.
+Valkey), and pulls shared code in with lines `-- include name`: see `assembly`.
 """
 
 import hashlib
@@ -14,54 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-# Leaves out of a script what it does not use.
-#
-# The server runs a script's whole text at each call: every function in it is created again, and
-# is garbage when the call is over. Scripts include far more than they need (see
-# docs/internals/performance.md).
-
-# A statement that begins a line, with the comment above it and the lines that belong to it.
-_STATEMENT = re.compile(
-    r"(?:^(?:--.*)?\n)*"  # blank lines and comments
-    r"^[a-zA-Z].*\n"
-    r"(?:^(?:[ \t].*|end\b.*|else.*|[})].*)?\n)*",
-    re.MULTILINE,
-)
-_COMMENT = re.compile(r"--.*")
-# Words that name nothing of the script: in strings and comments, and the fields of tables.
-# Each alternative begins with its own character, which lets `re` skip to the next one.
-_NO_NAMES = re.compile(r"'[^'\n]*'|--.*|\.(?<=[\w\])]\.)\w+")
-_WORD = re.compile(r"\w+")
-# A statement that is there for the names that it defines. What is called for its effect has none.
-_DEFINITION = re.compile(r"local (?:function )?(?P<names>\w+(?:, \w+)*)")
-
-
-def prune(text: str) -> str:
-    """Return the script without the functions and variables that nothing in it leads to."""
-    statements = _STATEMENT.findall(text)
-    if "".join(statements) != text:
-        raise ValueError("in a script a statement begins its line, and what is in it does not")
-    names = [_names_in(_COMMENT.sub("", statement).strip()) for statement in statements]
-    used = {at for at, defined in enumerate(names) if not defined}
-    follow = list(used)
-    while follow:
-        reached = set(_WORD.findall(_NO_NAMES.sub("", statements[follow.pop()])))
-        found = {at for at, defined in enumerate(names) if defined & reached} - used
-        used |= found
-        follow += found
-    return "".join(statements[at] for at in sorted(used))
-
-
-def _names_in(code: str) -> set[str]:
-    definition = _DEFINITION.match(code)
-    return set(definition["names"].split(", ")) if definition else set()
-
+from expirebridge.store.assembly import LuaFile, Piece, Statement, assemble
 
 _INCLUDED = "include/"
 """The beginning of the names of shared files, after their folder."""
 _PACKAGE = Path(__file__).parents[1]
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
-_INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 
 
 class ScriptText(NamedTuple):
@@ -95,6 +52,7 @@ class ScriptLibrary:
     def __init__(self, texts: Mapping[str, str] | None = None, package: Path = _PACKAGE) -> None:
         self._texts = dict(texts or {})
         self._folders = sorted(package.glob("*/lua"))
+        self._parsed = cache(self._parse)
         self.load = cache(self._load)
         """Returns the script of an operation."""
 
@@ -123,34 +81,43 @@ class ScriptLibrary:
         flags = _FLAGS.match(text)
         if flags is None:
             raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
-        body = prune(self._assembled(text, (name,), set()))
+        script = self._parsed(name)
+        body = assemble(script, list(self._pieces(script, (name,), set())))
         names = () if flags["flags"].startswith("(") else (flags["flags"],)
         header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
         headed = ScriptText.of(f"{header}\n{body}")
         return Script(name=name, flags=names, headed=headed, plain=ScriptText.of(body))
 
-    def _assembled(self, text: str, path: tuple[str, ...], seen: set[str]) -> str:
-        """Put the file in place of each line `-- include`, with what it includes itself, each once.
+    def _parse(self, file: str) -> LuaFile:
+        return LuaFile(file.removeprefix(_INCLUDED), self.text(file))
 
-        `path` leads to the text: the script, and the files through which it was included.
+    def _pieces(self, file: LuaFile, path: tuple[str, ...], seen: set[str]) -> Iterator[Piece]:
+        """The pieces of a file, and in their places those of the files that it includes, each once.
+
+        `path` leads to the file: the script, and the files through which it was included.
         """
-
-        def included(line: re.Match[str]) -> str:
-            name = line["name"]
-            if name in path[1:]:
-                raise ValueError(f"Lua files include each other: {' > '.join((*path, name))}")
-            if name in seen:
-                return ""
-            seen.add(name)
+        own: list[Statement] = []
+        for part in file.parts:
+            if isinstance(part, Statement):
+                own.append(part)
+                continue
+            if part in path[1:]:
+                raise ValueError(f"Lua files include each other: {' > '.join((*path, part))}")
+            if part in seen:
+                continue
+            seen.add(part)
+            if own:
+                yield file, own
+                own = []
             try:
-                text = self.text(_INCLUDED + name)
+                included = self._parsed(_INCLUDED + part)
             except FileNotFoundError:
                 raise ValueError(
-                    f"{path[-1]}.lua includes {name}: there is no include/{name}.lua"
+                    f"{path[-1]}.lua includes {part}: there is no include/{part}.lua"
                 ) from None
-            return self._assembled(text, (*path, name), seen)
-
-        return _INCLUDE.sub(included, text)
+            yield from self._pieces(included, (*path, part), seen)
+        if own:
+            yield file, own
 
 
 SHIPPED = ScriptLibrary()

@@ -19,6 +19,7 @@ from expirebridge.task.calls.call import Command, script
 _OFFSET = "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)\n"
 _CHANGES = {
     "include/clock": [
+        ("-- gives ", "-- gives offset, "),
         ("-- The server's clock", f"{_OFFSET}\n-- The server's clock"),
         ("+ tonumber(time[2])", "+ tonumber(time[2]) + offset * 1000"),
         (

@@ -133,7 +133,7 @@ def recording(transcript: Transcript) -> Iterator[None]:
             raise
         if is_noted:
             if call.name == "scan":
-                reply[2].sort()
+                reply = [*reply[:2], sorted(reply[2]), *sorted(reply[3:])]
             if call.name == "read_run_id":
                 reply = b"of this start"
             transcript.note(call, reply)

@@ -7,9 +7,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import redis
 
 from expirebridge.store import script_loader
-from expirebridge.store.script_loader import SHIPPED, prune
+from expirebridge.store.assembly import LuaFile, assemble
+from expirebridge.store.script_loader import SHIPPED
+from expirebridge.testing import time
 from tests.kit.lua import NAMES, PACKAGE, SHARED
 
 INCLUDES = sorted(path.stem for path in SHARED)
@@ -25,10 +28,9 @@ def words_in(parts: Iterable[str]) -> set[str]:
 
 
 @cache
-def defined_in(include: str) -> set[str]:
+def given_by(include: str) -> set[str]:
     """The names that a shared file offers."""
-    text = TEXTS[f"include/{include}"]
-    return words_in(re.findall(r"^local (?:function (?=\w))?([\w, ]+)", text, re.MULTILINE))
+    return {*LuaFile(include, TEXTS[f"include/{include}"]).gives}
 
 
 def needed_by(text: str) -> set[str]:
@@ -36,7 +38,7 @@ def needed_by(text: str) -> set[str]:
     code = re.sub(r"--.*|'[^'\n]*'|\.\w+", "", text)
     own = words_in(re.findall(r"local (?!function)[\w, ]+|function.*?\)", code))
     used = words_in([code]) - own
-    return {name for name in INCLUDES if defined_in(name) & used}
+    return {name for name in INCLUDES if given_by(name) & used}
 
 
 def opening_of(text: str) -> list[str]:
@@ -136,7 +138,9 @@ def test_a_shared_file_is_described_and_included_somewhere() -> None:
     included = {name for text in TEXTS.values() for name in included_in(text)}
     assert included == {*INCLUDES}
     for name in INCLUDES:
-        assert opening_of(re.sub("^(-- include .+\n)+\n", "", TEXTS[f"include/{name}"])), name
+        assert opening_of(re.sub("^(-- (include|gives) .+\n)+\n", "", TEXTS[f"include/{name}"])), (
+            name
+        )
 
 
 def test_a_file_includes_just_what_it_uses_itself() -> None:
@@ -185,6 +189,85 @@ def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) ->
         script_loader.load("row")
 
 
+def test_only_what_a_shared_file_gives_is_in_the_scope_of_a_script(lua: Path) -> None:
+    (lua / "sail.lua").write_text(
+        "-- flags: (none)\n-- include ships\n\nlocal crew = 1\nsail(crew)\n"
+    )
+    (lua / "include" / "ships.lua").write_text(
+        "-- gives sail, anchor, wind, tide\n\n"
+        "local crew = 2\nlocal wind, tide = 3, 4\nlocal hold\n"
+        "local function anchor() return wind end\n"
+        "local function sail(one) return one, crew, anchor() end\n"
+    )
+    assert script_loader.load("sail").plain.text == (
+        "local sail do\n"
+        "\nlocal crew = 2\nlocal wind, tide = 3, 4\n"
+        "local function anchor() return wind end\n"
+        "function sail(one) return one, crew, anchor() end\n"
+        "end\n"
+        "local crew = 1\nsail(crew)\n"
+    )
+
+
+def test_all_names_of_a_statement_are_given_together(lua: Path) -> None:
+    (lua / "sail.lua").write_text("-- flags: (none)\n-- include ships\nsail(wind)\n")
+    (lua / "include" / "ships.lua").write_text(
+        "-- gives sail, wind\n-- gives tide\n\nlocal wind, tide\n"
+        "local sail; do\n  function sail() return 1 end\nend\n"
+    )
+    assert script_loader.load("sail").plain.text == (
+        "local sail, wind, tide do\n\n do\n  function sail() return 1 end\nend\nend\nsail(wind)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ships", "message"),
+    [
+        (
+            "-- gives sail\nlocal function row() end\n",
+            "ships.lua gives sail, which it does not have",
+        ),
+        (
+            "-- gives sail\nlocal sail, row = 1, 2\n",
+            "ships.lua gives sail, but not row of the same statement",
+        ),
+        ("local function sail() end\n", "drift.lua uses sail, which ships.lua does not give"),
+        (
+            "-- include oars\n-- gives sail\nlocal function sail() end\n",
+            "oars.lua and ships.lua both give sail",
+        ),
+    ],
+)
+def test_a_file_that_gives_what_it_must_not_is_refused(lua: Path, ships: str, message: str) -> None:
+    (lua / "drift.lua").write_text("-- flags: no-writes\n-- include ships\nsail()\n")
+    (lua / "include" / "ships.lua").write_text(ships)
+    (lua / "include" / "oars.lua").write_text("-- gives sail\nlocal function sail() end\n")
+    with pytest.raises(ValueError, match=message):
+        script_loader.load("drift")
+
+
+def test_what_a_shared_file_gives_is_used_outside_of_it() -> None:
+    shift = time.movable().text("shift")
+    files = {file: LuaFile(file, text) for file, text in (TEXTS | {"shift": shift}).items()}
+    unused = {
+        f"{giver}: {name}"
+        for giver in INCLUDES
+        for name in files[f"include/{giver}"].gives
+        if not any(name in file.used and giver in file.parts for file in files.values())
+    }
+    assert unused == set()
+
+
+MOST_NAMES = 150
+"""In one scope, in which Lua allows 200."""
+
+
+def test_no_scope_has_too_many_names(client: redis.Redis) -> None:
+    more = f"local {', '.join(f'more{number}' for number in range(200 - MOST_NAMES))}\n"
+    for name in NAMES:
+        client.script_load(more + script_loader.load(name).plain.text)
+
+
 def test_a_script_that_reads_or_writes_tasks_refuses_those_of_a_newer_version() -> None:
     refusals = {
         name: script_loader.load(name).plain.text.count(
@@ -228,8 +311,13 @@ end
 """
 
 
+def assembled(text: str) -> str:
+    file = LuaFile("some", text)
+    return assemble(file, [(file, list(file.statements))])
+
+
 def test_what_nothing_leads_to_is_left_out_of_a_script() -> None:
-    pruned = prune(USED_AND_NOT)
+    pruned = assembled(USED_AND_NOT)
     assert "local WORDS" in pruned
     assert "of two lines.\nlocal function kept()\n\n  return WORDS\nend\n" in pruned
     assert "local one, other = redis.call('TIME')\nredis.call('PING')\n" in pruned
@@ -239,7 +327,7 @@ def test_what_nothing_leads_to_is_left_out_of_a_script() -> None:
 
 def test_a_script_that_cannot_be_taken_apart_is_refused() -> None:
     with pytest.raises(ValueError, match="begins its line"):
-        prune("(redis or 1).call('TIME')\n")
+        LuaFile("some", "(redis or 1).call('TIME')\n")
 
 
 def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not() -> None:
@@ -247,8 +335,10 @@ def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not() -> Non
     shared = set(re.findall(r"^local function (\w+)", included, re.MULTILINE))
     missing, unused = dict[str, set[str]](), dict[str, list[str]]()
     for name in NAMES:
-        code = re.sub(r"--.*", "", script_loader.load(name).plain.text)
-        functions = re.findall(r"^local function (\w+)", code, re.MULTILINE)
+        code = re.sub(
+            r"--.*|^local [\w, ]+ do$", "", script_loader.load(name).plain.text, flags=re.M
+        )
+        functions = re.findall(r"^(?:local )?function (\w+)", code, re.MULTILINE)
         others = re.findall(r"^ *local (\w+) =", code, re.MULTILINE)
         words = re.findall(r"\w+", re.sub(r"'[^'\n]*'", "", code))
         fields = set(re.findall(r"\w\.(\w+)", code))

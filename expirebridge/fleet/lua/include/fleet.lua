@@ -1,6 +1,7 @@
 -- include names
 -- include format
 -- include clock
+-- gives last_beat, is_long_ago, is_fingerprint, values_of, codes_of, forget_codes, UNKNOWN_LIMIT, others_can_run
 
 -- The time of the latest heartbeat of any listener, in ms; 0 if there is none.
 local function last_beat()

@@ -3,6 +3,7 @@
 -- include records
 -- include state_sets
 -- include timer_edits
+-- gives check_key
 
 -- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
 -- only enough of it is read to look for the record.

@@ -2,6 +2,7 @@
 -- include clock
 -- include state_sets
 -- include history
+-- gives PAUSED_LOOK, WHILE_PAUSED, pause_new, follow_timer
 
 -- Interval in ms at which a paused task's timer is checked, in case the event of an edit was missed.
 local PAUSED_LOOK = 300000

@@ -2,6 +2,7 @@
 -- include clock
 -- include records
 -- include format
+-- gives UNENDED, MOST_MEMBERS, KEPT_GROUP, MEMBER_ID, lacking_before, groups
 
 -- A group: tasks that belong together, and a follow-up that is made due when all have ended. Its members are the tasks
 -- `<group>@g<number>`; its follow-up is the task `<group>@then`, which is paused until then. The hash `group:<name>`:

@@ -4,6 +4,7 @@
 -- include state_sets
 -- include timer_edits
 -- include making
+-- gives is_leaving, leaving, make_follow_up
 
 -- True while the tasks of this database are moved elsewhere: those of a group would be moved one by one, and it would
 -- wait for them for ever.

@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- gives mark_dirty, generation_of, put_generation, is_erased, raise_generation, read_binding, row_time_of
 
 -- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
 -- `ledger` holds '<generation> <revision>' of the row as it was applied last: the revision counts the changes that the

@@ -3,6 +3,7 @@
 -- include state_sets
 -- include ledger
 -- include rearm
+-- gives APPLIED, KEPT, keep_ended, cancels_running, end_as_row, cancel_from_row, follow_row_end
 
 -- Codes that relay returns for a row: the record was changed, or stays as it is.
 local APPLIED, KEPT = 1, 2

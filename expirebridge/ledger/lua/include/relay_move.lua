@@ -7,6 +7,7 @@
 -- include rearm
 -- include relay_end
 -- include relay_create
+-- gives follow_row
 
 -- Restores the due time of a pending task from its row. A timer that differs from the score was moved by a
 -- client whose event was missed: it counts. A task that an earlier, interrupted batch has delayed keeps that

@@ -8,11 +8,13 @@
 -- include tick_claims
 -- include records
 -- include format
+-- gives parked, MOST_PARKED, hold_on, end_tick_before, park, write_admitted, find_slots, enter_lanes
 
 -- Decides for a claim whether a due task has its slots, or waits for one.
 
 -- Tasks that this script made wait; and lanes of rates for whose start a task waits with its slots.
-local parked, holds_up = 0, {}
+local parked = 0
+local holds_up = {}
 -- At most so many in one script.
 local MOST_PARKED = 100
 

@@ -7,6 +7,7 @@
 -- include format
 -- include ledger
 -- include ring
+-- gives SERVED_AT_ONCE, ready, waited_until, served, serve_others, serve_freed
 
 -- Grants free slots to the tasks that wait for them.
 

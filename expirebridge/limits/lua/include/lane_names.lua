@@ -1,6 +1,7 @@
 -- include format
 -- include limits
 -- include names
+-- gives limits_of, NO_LANES, lanes_of
 
 -- The limits of functions, and the lanes of tasks. The value of an argument in the name of a lane is read from JSON
 -- text: expirebridge/limits/values.py has the same.

@@ -7,6 +7,7 @@
 -- include holds
 -- include format
 -- include ring
+-- gives mended, is_hurried, forget_ended_holds, mend_lanes
 
 -- The sweep's part in limits: grants that nobody took, waits that are too long, and places that are wrong.
 

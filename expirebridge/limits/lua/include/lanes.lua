@@ -3,6 +3,8 @@
 -- include clock
 -- include limits
 -- include holds
+-- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, free_slots, leave_lanes
+-- gives keep_slots, is_granted
 
 -- A lane is one value of a limit: `sms=17`. Its set holds the ids that have a slot in it: those that run, and those
 -- that were granted one and are pending. Its queue, a sorted set, holds those that wait, by due time. Where a task

@@ -3,6 +3,9 @@
 -- include holds
 -- include records
 -- include format
+-- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, counted, count_slots
+-- gives count_queue, append, burst_of, rest_of, rate_score, arrival_of, next_start, is_closed, hold_before
+-- gives opening_of
 
 -- The hash `limits` is what the handlers of listeners declared:
 --   f <function>   its limits, in the order in which their slots are taken, as JSON:

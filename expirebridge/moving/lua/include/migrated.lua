@@ -1,4 +1,5 @@
 -- include names
+-- gives MIGRATED, MIGRATED_OFFSET, is_elsewhere
 
 -- While a database is moved, a migrated task leaves a cancelled record behind, so that late events of its key do not
 -- create it again. The record's `error` begins with these words, and names the other database.

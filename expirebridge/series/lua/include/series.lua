@@ -4,6 +4,8 @@
 -- include state_sets
 -- include fleet
 -- include new_tasks
+-- gives tzdata_number, end_making, has_place, OF_TICKS, tick_id, tick_times, make_tick, drop_waiting, advance
+-- gives NOT_DECLARED, count_declarations, view_of_series
 
 -- A series is a recurring task: a hash, and a place in the set `series`. Its fields:
 --   call, args, retry, timeout, misfire, tags   what each of its ticks gets

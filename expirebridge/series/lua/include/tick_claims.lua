@@ -1,6 +1,7 @@
 -- include names
 -- include clock
 -- include state_sets
+-- gives KEPT_SKIPPED, MISSED, begin_tick, is_last_attempt
 
 -- A tick that does not run is cancelled, and kept for so many ms at most.
 local KEPT_SKIPPED = 3600000

@@ -4,6 +4,7 @@
 -- include state_sets
 -- include rearm
 -- include changes
+-- gives cancelled_running, cancel_task
 
 -- True once a running task was cancelled: the listeners are to be notified.
 local cancelled_running = false

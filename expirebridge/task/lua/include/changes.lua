@@ -2,6 +2,8 @@
 -- include format
 -- include records
 -- include migrated
+-- gives answered, remember, DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED, ELSEWHERE, WAITING
+-- gives LEFT_PAUSED, read_for_change, change_waiting
 
 -- A call whose reply was lost is sent again. If the record has its nonce, it was done before, and gets
 -- the same answer. Without a nonce, '', a resend is not recognized.

@@ -9,6 +9,9 @@
 -- include limits
 -- include format
 -- include lane_names
+-- gives is_ledger_blocked, places, max_bytes, keep_failed, resend, listeners, held, reply, bytes, claimed, alone
+-- gives meets_blocked, SHARE, whole, look_ahead, write_taken, share_of, from_front, skipped, take_if_due
+-- gives lacks_limits, find_claimed
 
 -- The lowest batch number that must have been relayed here before the listener claims tasks of its ledger; nil
 -- if it has no ledger, or its gate is closed.
@@ -29,9 +32,9 @@ local function is_ledger_blocked()
 end
 
 -- The arguments that both claiming scripts have: see claim.lua.
-local token, lease, places, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
-local declaration, listeners, held = ARGV[9], tonumber(ARGV[11]), tonumber(ARGV[12])
+local token, lease, idle, declaration = ARGV[2], tonumber(ARGV[3]), ARGV[6] == '1', ARGV[9]
+local places, max_bytes, keep_failed = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7])
+local resend, listeners, held = ARGV[8] == '1', tonumber(ARGV[11]), tonumber(ARGV[12])
 
 -- After this many lapses a task may be what kills its listeners: it is claimed alone, so no other dies with it.
 local LAPSES_UNTIL_ALONE = 2
@@ -46,7 +49,8 @@ local FIRST, LAST = 4, 12 -- of what `read` gives beside a record: the places of
 local reply = { now_us, -1, 0, {}, false, -1, 0 }
 local broken = reply[4]
 local bytes, claimed, alone, meets_blocked = 0, 0, false, false
-local ALONE, SHARE = 1, 2
+local ALONE = 1
+local SHARE = 2
 -- True if none of the tasks that were read ahead has a timer; and tasks that are taken, but not written yet. One command
 -- for many costs far less than one for each.
 local none_has_timer, taken = false, {}

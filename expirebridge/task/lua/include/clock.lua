@@ -1,5 +1,6 @@
 -- include names
 -- include records
+-- gives read_clock, now_us, now, LATEST, set_timer, end_of, read_timer, due_of
 
 -- The server's clock, the only one used. `now` is in ms, `now_us` in microseconds.
 local function read_clock()

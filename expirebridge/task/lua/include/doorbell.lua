@@ -3,6 +3,7 @@
 -- include state_sets
 -- include grants
 -- include ring
+-- gives wait_until, ring_after
 
 -- Makes a task pending until `due`, and sets its timer.
 local function wait_until(id, record, due)

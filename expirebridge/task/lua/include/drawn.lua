@@ -3,6 +3,7 @@
 -- include clock
 -- include records
 -- include ring
+-- gives MADE_CREATED, read_request, write_new, make_drawn, make_each
 
 -- Makes tasks whose ids were drawn at random: most new tasks. The server runs the whole text for each call, so there is
 -- nothing here that these do not need.

@@ -1,6 +1,7 @@
 -- include names
 -- include format
 -- include clock
+-- gives mark_format, note_feature
 
 -- Writes the version of the format, once, and the time, so that a listener sees if the database was
 -- emptied. If listeners are still registered, it was not: only this key was lost, and no time is written.

@@ -1,4 +1,5 @@
 -- include names
+-- gives KNOWN_FORMAT, written, fleet_code, features, plain, partitions, home, moving, uses_limits
 
 -- The version of what is stored. A database that a newer version wrote is refused before anything is
 -- read or changed. If another client overwrote `meta`, the version is unknown.

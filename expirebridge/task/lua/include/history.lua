@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- gives note, note_move, note_attempt, note_end
 
 -- The field `history` of a record: each change of the due time, and each attempt but the last. A task that was only
 -- made, or ran once, does not have it. One line for each:

@@ -1,6 +1,7 @@
 -- include names
 -- include clock
 -- include format
+-- gives HOLD, any_hold, is_hold, end_of_hold, is_held
 
 -- Holds: the hash `holds` has the fields `func <name>` and `tag <tag>`. The value is JSON with `until` in ms;
 -- anything else holds without end. What is held waits in the queue of a lane of its own.

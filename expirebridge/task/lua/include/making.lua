@@ -10,6 +10,7 @@
 -- include rearm
 -- include changes
 -- include groups
+-- gives MADE, read_new, make_uncounted, make_one
 
 -- Makes a task as a caller asks for it: id, drawn, if_exists, call, due time, fields; see make.lua.
 --

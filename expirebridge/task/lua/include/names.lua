@@ -1,3 +1,9 @@
+-- gives prefix, slot, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
+-- gives group_key, durations_key, code_key, ledger_key, series_set, series_key, tzdata_set, declarations_key
+-- gives broken_key, trigger_key, own_key, is_ours, in_slot, limits_key, holds_key, lanes_key, held_key, lane_key
+-- gives queue_key, grants_key, waits_key, rates_key, unserved_key, weights_key, turns_key, shares_key, order_key
+-- gives tenant_key
+
 -- The names of every key. All derive from KEYS[1], the prefix, whose leading {tag}, if it has one,
 -- puts the trigger keys into the same cluster slot.
 local prefix = KEYS[1]

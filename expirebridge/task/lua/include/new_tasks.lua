@@ -3,6 +3,7 @@
 -- include records
 -- include state_sets
 -- include drawn
+-- gives take_over, write
 
 -- A foreign task whose id was taken when its key was first seen may have the key that a new task needs.
 -- It is removed then; if it runs, it only gives the key up.

@@ -1,4 +1,5 @@
 -- include names
+-- gives count_of, place_of
 
 -- Another client may have overwritten any key of a lane.
 local function count_of(result) return type(result) == 'number' and result or nil end

@@ -1,4 +1,5 @@
 -- include clock
+-- gives PUT_OFF, put_off_from, put_off_to
 
 -- A dirty id whose row could not be written is put off: its score in `dirty` is between these two, the first of which
 -- moves on with the clock, in microseconds. A change of its task marks it as any other. A score above both is none of

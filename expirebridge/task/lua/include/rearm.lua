@@ -9,6 +9,7 @@
 -- include new_tasks
 -- include lanes
 -- include format
+-- gives start_anew, cancel_run, put_off_since, rearm, note_next, note_rearm
 
 -- Starts a finished task anew, with all its attempts. The settlement that ended it may be sent again, so its token
 -- is kept. Needs the fields `token` and `settled`.

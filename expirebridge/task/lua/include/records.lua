@@ -1,5 +1,6 @@
 -- include names
 -- include format
+-- gives STATES, FINISHED, LATE_EVENTS, RUN_FIELDS, is_id, number_up_to, read, value_of, take_value, put_value
 
 -- A record has few fields while its task is pending, since there may be millions:
 --   call     <func>?<args>, the trigger key's name after `<id>:?`

@@ -1,6 +1,7 @@
 -- include names
 -- include format
 -- include clock
+-- gives soonest, doorbell_channel, notify_listeners, first_pending, ring_if_first
 
 -- The earliest due time that this script has put into `pending`.
 local soonest = math.huge

@@ -13,6 +13,7 @@
 -- include format
 -- include lane_names
 -- include groups
+-- gives SETTLED, write_succeeded, is_claimed, settle, read_item, has_no_timer
 
 -- Settles attempts: records how each ended, fenced by the token of its claim. The arguments of the script begin as
 -- those of settle.lua.

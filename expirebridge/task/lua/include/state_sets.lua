@@ -5,6 +5,7 @@
 -- include groups
 -- include format
 -- include ring
+-- gives note_end_of_tick, move, forget, finish, fail_broken, repair_place, rank_behind
 
 -- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
 -- succeeded, and what became of the latest that began.

@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- gives tally, tally_late, write_tally
 
 -- Counts the outcomes of attempts and their lateness: a hash per minute, kept for a day.
 -- A field is an outcome's first letter and its step of lateness: the place of the first of these limits

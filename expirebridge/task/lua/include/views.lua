@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- gives view
 
 -- A task for a reader: id, trigger key, state, due in ms, name and value of each field. A waiting
 -- task's timer is read, since it may have been put off after the score was written.
