@@ -11,6 +11,9 @@ It is pasted as a block, since Lua allows no more than 200 names in one scope:
     ...
     end
 
+With a line `-- when limits` the block is entered only in a database that uses this feature: what it
+gives is nil in others.
+
 The server runs a script's whole text at each call: every function in it is created again, and is
 garbage when the call is over. Scripts include far more than they need (see
 docs/internals/performance.md), so what nothing in a script leads to is left out.
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 _GIVES = re.compile(r"^-- gives (?P<names>.+)\n", re.MULTILINE)
+_WHEN = re.compile(r"^-- when (?P<feature>\w+)\n", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 # A statement that begins a line, with the comment above it and the lines that belong to it.
 _STATEMENT = re.compile(
@@ -63,6 +67,11 @@ class Statement:
         return cls(text, frozenset(names), frozenset(_WORD.findall(_NO_NAMES.sub("", text))))
 
 
+def _condition_of(text: str) -> str:
+    features = _WHEN.findall(text)
+    return f"uses.{features[0]}" if features else ""
+
+
 class LuaFile:
     """A file: what it includes, gives and defines. Raises ValueError for one that cannot be read.
 
@@ -74,10 +83,12 @@ class LuaFile:
         given = [name for line in _GIVES.findall(text) for name in line.split(", ")]
         self.gives = tuple(given)
         """The names that others may use, if it is a shared file."""
+        self.condition = _condition_of(text)
+        """What must be true for its block to be entered; empty if nothing must."""
         self.parts: list[str | Statement] = []
         """Its statements, and the names of the files that it includes between them."""
         # An include becomes a statement of its own, to which the comment above it belongs.
-        text = _INCLUDE.sub(r"include \1\n", _GIVES.sub("", text))
+        text = _INCLUDE.sub(r"include \1\n", _WHEN.sub("", _GIVES.sub("", text)))
         found = _STATEMENT.findall(text)
         if "".join(found) != text:
             raise ValueError(
@@ -110,7 +121,12 @@ class LuaFile:
     def used(self) -> set[str]:
         """The names in it that it does not define itself, wherever these are declared."""
         used = {word for statement in self.statements for word in statement.words}
-        return used - self.defined.keys()
+        return (used | self.needed) - self.defined.keys()
+
+    @property
+    def needed(self) -> set[str]:
+        """The names in its condition."""
+        return set(_WORD.findall(_NO_NAMES.sub("", self.condition)))
 
     def declares(self, name: str) -> bool:
         """True if the name is that of an argument or of a variable within a statement."""
@@ -152,7 +168,7 @@ def assemble(script: LuaFile, pieces: Sequence[Piece]) -> str:
     return "".join(
         "".join(one.text for one in those if one in kept)
         if file is script
-        else _block([one for one in those if one in kept], file.gives, shared_names)
+        else _block(file, [one for one in those if one in kept], shared_names)
         for file, those in pieces
     )
 
@@ -182,7 +198,7 @@ def _reached(
         if statement in kept:
             continue
         kept.add(statement)
-        for word in statement.words:
+        for word in statement.words | file.needed:
             definer = file
             if word not in file.defined:
                 if word not in givers:
@@ -193,15 +209,16 @@ def _reached(
     return kept, shared
 
 
-def _block(body: Sequence[Statement], gives: Sequence[str], shared: set[str]) -> str:
+def _block(file: LuaFile, body: Sequence[Statement], shared: set[str]) -> str:
     """The text of statements of a shared file, in which all names stay that are not shared."""
     if not body:
         return ""
     outer: set[str] = set()
     texts: list[str] = []
     for one in body:
-        is_outer = not shared.isdisjoint(one.names) and not one.names.isdisjoint(gives)
+        is_outer = not shared.isdisjoint(one.names) and not one.names.isdisjoint(file.gives)
         outer |= one.names if is_outer else set()
         texts.append(_LOCAL.sub("", one.text, count=1) if is_outer else one.text)
-    names = ", ".join(name for name in gives if name in outer)
-    return f"{f'local {names} ' if names else ''}do\n{''.join(texts)}end\n"
+    names = ", ".join(name for name in file.gives if name in outer)
+    opening = f"if {file.condition} then" if file.condition else "do"
+    return f"{f'local {names} ' if names else ''}{opening}\n{''.join(texts)}end\n"

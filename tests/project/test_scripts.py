@@ -138,9 +138,9 @@ def test_a_shared_file_is_described_and_included_somewhere() -> None:
     included = {name for text in TEXTS.values() for name in included_in(text)}
     assert included == {*INCLUDES}
     for name in INCLUDES:
-        assert opening_of(re.sub("^(-- (include|gives) .+\n)+\n", "", TEXTS[f"include/{name}"])), (
-            name
-        )
+        assert opening_of(
+            re.sub("^(-- (include|gives|when) .+\n)+\n", "", TEXTS[f"include/{name}"])
+        ), name
 
 
 def test_a_file_includes_just_what_it_uses_itself() -> None:
@@ -217,6 +217,18 @@ def test_all_names_of_a_statement_are_given_together(lua: Path) -> None:
     )
     assert script_loader.load("sail").plain.text == (
         "local sail, wind, tide do\n\n do\n  function sail() return 1 end\nend\nend\nsail(wind)\n"
+    )
+
+
+def test_a_block_is_entered_where_its_feature_is_in_use(lua: Path) -> None:
+    (lua / "sail.lua").write_text("-- flags: (none)\n-- include ships\nif sail then sail() end\n")
+    (lua / "include" / "ships.lua").write_text(
+        "-- include seas\n-- gives sail\n-- when boats\n\nlocal function sail() end\n"
+    )
+    (lua / "include" / "seas.lua").write_text("-- gives uses\n\nlocal uses = {}\n")
+    assert script_loader.load("sail").plain.text == (
+        "local uses do\n\nuses = {}\nend\n"
+        "local sail if uses.boats then\nfunction sail() end\nend\nif sail then sail() end\n"
     )
 
 
@@ -369,7 +381,7 @@ def without_comments(file: str) -> str:
 def functions_in(file: str) -> dict[str, str]:
     """The functions of a file, each with its text."""
     found = re.findall(
-        r"^( *)(?:(?:local )?function (\w+)|local (\w+) = uses_limits and function)"
+        r"^( *)(?:(?:local )?function (\w+)|local (\w+) = uses.limits and function)"
         r"\((?![^\n]* end$)(.*?)^\1end$",
         without_comments(file),
         re.M | re.S,

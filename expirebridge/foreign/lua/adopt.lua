@@ -80,7 +80,7 @@ local function follow_end(id, record, hint)
   -- Without a score it would never be claimed.
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   -- It is due, or about to be looked at; or it was due, and is pending until its rate allows a start.
-  if score <= now or uses_limits and is_granted(id) then return end
+  if score <= now or uses.limits and is_granted(id) then return end
   if hint ~= 'deleted' then
     note(id, 'edit', record.state == 'pending' and score or nil, now)
     move(id, record, 'pending', now)

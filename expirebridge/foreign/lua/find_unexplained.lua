@@ -35,7 +35,7 @@ local function is_unexplained_end(name, id)
   local record = is_id(id) and read(id)
   if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end
   if record.state == 'running' or FINISHED[record.state] then return false end
-  if uses_limits and is_granted(id) then return false end
+  if uses.limits and is_granted(id) then return false end
   return (score_of(id, record.state) or math.huge) > now
 end
 

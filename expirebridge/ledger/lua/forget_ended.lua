@@ -27,5 +27,5 @@ local nonce, number = read_binding()
 local is_bound = nonce == ARGV[2] and number >= tonumber(ARGV[3])
 local reply = {}
 for at = 4, #ARGV do reply[#reply + 1] = is_bound and leaves(ARGV[at]) or 0 end
-if uses_limits then serve_freed() end
+if uses.limits then serve_freed() end
 return reply

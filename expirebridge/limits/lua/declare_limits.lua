@@ -15,7 +15,7 @@
 
 local fingerprint = ARGV[2]
 
-if fingerprint == '' and not uses_limits then return 1 end
+if fingerprint == '' and not uses.limits then return 1 end
 if fingerprint ~= '' and partitions > 1 then
   return redis.error_reply('EXPIREBRIDGE_LIMITS ' .. partitions)
 end
@@ -23,7 +23,6 @@ if type(redis.pcall('HLEN', limits_key())) ~= 'number' then
   redis.call('RENAME', limits_key(), broken_key('limits'))
 end
 note_feature('limits')
-uses_limits = true
 
 -- include limits
 

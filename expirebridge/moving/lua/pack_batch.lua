@@ -63,7 +63,7 @@ end
 
 -- True if the database has ordered limits.
 local has_order = false
-for _, limit in ipairs(uses_limits and redis.pcall('HGETALL', limits_key()) or {}) do
+for _, limit in ipairs(uses.limits and redis.pcall('HGETALL', limits_key()) or {}) do
   has_order = has_order or string.find(limit, '"ordered"', 1, true) ~= nil
 end
 
@@ -132,7 +132,7 @@ local function pack_task(id, score)
     return nil
   end
   local state, due = way_of(id, record, score, order_of(record))
-  local slots = uses_limits and slots_to_keep(id, record, score, due)
+  local slots = uses.limits and slots_to_keep(id, record, score, due)
   if slots then put_value(fields, 'slots', slots) end
   return state and { id, state, due, fields }, record
 end
@@ -140,7 +140,7 @@ end
 -- Replaces a packed task by the record that stays for a while: see migrated.lua.
 local function leave(id, record)
   redis.call('DEL', trigger_key(id, record))
-  if uses_limits then leave_lanes(id) end
+  if uses.limits then leave_lanes(id) end
   for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   redis.call('DEL', record_key(id))
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
@@ -209,11 +209,11 @@ for i = 1, #ids, 2 do
 end
 if not items[1] then
   -- Some may have been paused.
-  if uses_limits then serve_freed() end
+  if uses.limits then serve_freed() end
   return reply
 end
 reply[1] = math.max(number, arrived) + 1
 redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items), 'items', #items)
 for i, item in ipairs(items) do go(item[1], records[i]) end
-if uses_limits then serve_freed() end
+if uses.limits then serve_freed() end
 return add_all(items)

@@ -19,7 +19,7 @@ if string.sub(moving or '', 1, 5) ~= 'from ' then
   return redis.error_reply('EXPIREBRIDGE_MOVE this move was ended, or turned round, by another one')
 end
 if redis.call('HEXISTS', arrivals, ARGV[2]) == 1 then return 1 end
-uses_limits = true
+uses.limits = true
 
 -- include limits
 

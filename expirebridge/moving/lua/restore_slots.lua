@@ -14,7 +14,6 @@
 
 if partitions > 1 then return 1 end
 note_feature('limits')
-uses_limits = true
 
 -- include records
 -- include lanes

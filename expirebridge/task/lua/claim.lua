@@ -33,8 +33,9 @@
 -- include state_sets
 -- include claims
 -- include grants
--- include admission
+-- include parking
 -- include lane_names
+-- include records
 
 if resend then find_claimed() end
 if claimed == 0 and lacks_limits() then
@@ -109,7 +110,7 @@ local function take_some(ids, only_without_limit)
     if is_full() then return (i - 1) / 2 end
     local call = redis.pcall('HGET', record_key(ids[i]), 'call')
     local func = type(call) == 'string' and string.match(call, '^[^?]*')
-    local limits = func and limits_of(func) or NO_LANES
+    local limits = func and limits_of(func) or NONE
     if func and not (limits[1] and only_without_limit) and not is_far_behind(ids[i], func, limits, call) then
       take_if_due(ids[i], ids[i + 1])
     end
@@ -140,7 +141,7 @@ if claimed == 0 and places > 0 then
   if parked >= MOST_PARKED then take_others() end
 end
 local leaves_lanes = false
-if uses_limits then
+if uses.limits then
   serve_others()
   leaves_lanes = serve_freed()
 end

@@ -27,7 +27,7 @@
 -- include ring
 -- include claims
 -- include grants
--- include admission
+-- include parking
 
 local LOOKS = 250
 
@@ -173,7 +173,7 @@ if claimed == 0 then
 end
 
 local leaves_lanes = false
-if uses_limits then
+if uses.limits then
   serve_others()
   leaves_lanes = serve_freed()
 end

@@ -27,7 +27,7 @@ local OTHER_CALL = 9
 local nonce, id = ARGV[2], ARGV[3]
 
 -- The lanes that a task's arguments name, as a set; and as a text, with the tenants.
-local lanes_by = uses_limits and function(record)
+local lanes_by = uses.limits and function(record)
   local limits = limits_of(string.match(record.call, '^[^?]*'))
   if not limits then return {}, '' end
   local named, words = {}, {}
@@ -42,7 +42,7 @@ end
 -- Takes a task whose lanes are others now out of those in which it has a slot, but for `named`. If it waits, or was
 -- granted a slot, it is pending since its first due time, and its next claim looks for the new lanes. Nobody was late
 -- while it waited.
-local leave_former = uses_limits and function(record, named)
+local leave_former = uses.limits and function(record, named)
   local is_given = record.state == 'pending' and is_granted(id)
   if record.state == 'waiting' then
     local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
@@ -100,7 +100,7 @@ return ring_after(function()
   write_arguments(new)
   remember(id, record, nonce, DONE)
   note(id, 'edit_args', nil, nil)
-  if uses_limits then
+  if uses.limits then
     local named, text = lanes_by(new)
     if text ~= select(2, lanes_by(record)) then leave_former(new, named) end
   end

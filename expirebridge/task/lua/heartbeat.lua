@@ -132,7 +132,7 @@ if changed or joined and #live > 1 then notify_listeners('beat') end
 if changed and #codes > 0 then notify_listeners(string.format('%.0f', now - lease)) end
 
 local HELD_FIELDS = { 'token', 'settled', 'cancel' }
-if uses_limits then HELD_FIELDS[4] = 'slots' end
+if uses.limits then HELD_FIELDS[4] = 'slots' end
 local lost, cancelled = {}, {}
 for at = 6, #ARGV, 2 do
   local id, token = ARGV[at], ARGV[at + 1]

@@ -14,7 +14,6 @@
 local ends = end_of_hold(ARGV[3])
 if ends and ends <= now then return 0 end
 note_feature('limits')
-uses_limits = true
 
 -- include limits
 

@@ -24,7 +24,7 @@ local function purge(id)
   local ended = tonumber(record.ended) or 0
   redis.call('ZADD', state_set('failed'), math.max(now, ended + LATE_EVENTS), id)
   if groups then groups.give_up(id, move) end -- its group does not wait for it
-  if uses_limits then leave_lanes(id) end -- nor do those that it lets not pass
+  if uses.limits then leave_lanes(id) end -- nor do those that it lets not pass
   return DONE
 end
 

@@ -26,7 +26,7 @@
 -- include format
 
 -- If the fleet runs several codes, this one may lack the functions of those that wait.
-if uses_limits and not string.find(fleet_code or '', ' ', 1, true) then ready.own = tonumber(ARGV[5]) end
+if uses.limits and not string.find(fleet_code or '', ' ', 1, true) then ready.own = tonumber(ARGV[5]) end
 
 local reply = ring_after(function()
   local reply, items = {}, {}
@@ -37,5 +37,5 @@ local reply = ring_after(function()
   write_tally()
   return reply
 end, true)
-if uses_limits and ready.count > 0 and ready.count <= ready.own then reply[#reply + 1] = SETTLED.granted end
+if uses.limits and ready.count > 0 and ready.count <= ready.own then reply[#reply + 1] = SETTLED.granted end
 return reply

@@ -141,7 +141,7 @@ ring_after(function()
   forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
   if groups then forget_groups() end
-  if uses_limits then
+  if uses.limits then
     serve_others()
     mend_lanes(lease, keep_failed)
     forget_ended_holds()
@@ -155,6 +155,6 @@ ring_after(function()
   end
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
-return { (left <= 0 or served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
-  over and math.max(over - now, 0) or -1, mended,
+return { (left <= 0 or served and served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
+  over and math.max(over - now, 0) or -1, mended or 0,
   groups and find_stopping() or {} }

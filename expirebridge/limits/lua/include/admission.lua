@@ -4,22 +4,20 @@
 -- include lanes
 -- include limits
 -- include holds
--- include lane_names
 -- include tick_claims
 -- include records
 -- include format
--- gives parked, MOST_PARKED, hold_on, end_tick_before, park, write_admitted, find_slots, enter_lanes
+-- include parking
+-- gives hold_on, end_tick_before, park, write_admitted, find_slots, enter_lanes
+-- when limits
 
 -- Decides for a claim whether a due task has its slots, or waits for one.
 
--- Tasks that this script made wait; and lanes of rates for whose start a task waits with its slots.
-local parked = 0
+-- Lanes of rates for whose start a task waits with its slots.
 local holds_up = {}
--- At most so many in one script.
-local MOST_PARKED = 100
 
 -- The hold that keeps a task back, as the name of a lane; or nil.
-local hold_on = uses_limits and function(func, record)
+local function hold_on(func, record)
   if is_held('func ' .. func) then return HOLD .. 'func ' .. func end
   if not any_hold then return nil end
   for tag in string.gmatch(record.tags or '', '%S+') do
@@ -29,7 +27,7 @@ local hold_on = uses_limits and function(func, record)
 end
 
 -- Of the ticks of a series only the latest waits: the one before it was missed.
-local end_tick_before = uses_limits and function(id, keep_failed)
+local function end_tick_before(id, keep_failed)
   local series = string.match(id, '^(.+)@%d+$')
   local known = series and redis.pcall('HMGET', series_key(series), 'call', 'parked')
   if not known or known.err or not known[1] then return end
@@ -43,11 +41,11 @@ end
 
 -- What a claim has decided and not written yet: by lane, the ids that enter it, and the places in its queue; the tasks
 -- that wait from now on; and the ids whose grants are over.
-local decided = uses_limits and { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
+local decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
 
 -- Puts a task into lanes, and takes it out of others in which it had a slot: its limits may have changed since. It has
 -- no grant any longer. Returns these lanes as they are to be written into its record; nil if they are there.
-local change_slots = uses_limits and function(id, record, lanes)
+local function change_slots(id, record, lanes)
   local had, former = record.slots, {}
   for lane in string.gmatch(had or '', '[^\n]+') do former[lane] = true end
   for _, lane in ipairs(lanes) do
@@ -72,18 +70,18 @@ end
 -- A task whose turn it was in the lane of a rate, and that found no slot behind it, has been charged for a start: its
 -- field `turn` is the arrival that was written then, and the lane. It has paid, and starts without a further charge unless
 -- another was charged since, or the lane rests.
-local has_paid = uses_limits and function(lane, record)
+local function has_paid(lane, record)
   local paid, turn = string.match(record.turn or '', '^(%S+) (.*)$')
   return turn == lane and tonumber(paid) == rate_score(lane) and rate_score(rest_of(lane)) <= now_us
 end
 
 -- True if a task has had its turn in the lane of a rate: it is first there.
-local had_turn = uses_limits and function(lane, record)
+local function had_turn(lane, record)
   return record.turn ~= nil and string.match(record.turn, '^%S+ (.*)$') == lane
 end
 
 -- Charges a task for a start of a rate. Returns the arrival as it is written.
-local charge = uses_limits and function(lane, record)
+local function charge(lane, record)
   local interval, arrival = limit_of(lane).interval, nil
   if has_paid(lane, record) then
     arrival = math.max(rate_score(lane), now_us + interval)
@@ -97,7 +95,7 @@ end
 
 -- Charges a task for its turn. One at a time has paid: `rates` has its arrival a second time, until another is charged.
 -- Returns the arrival, or '-'.
-local pay_for_turn = uses_limits and function(lane, record)
+local function pay_for_turn(lane, record)
   local score = rate_score(lane)
   if score > now_us and rate_score('paid ' .. lane) == score then return '-' end
   local arrival = charge(lane, record)
@@ -106,7 +104,7 @@ local pay_for_turn = uses_limits and function(lane, record)
 end
 
 -- True if a task may keep its slots while it waits for the start of a rate: one in each lane, and not while that rests.
-local may_keep_slots = uses_limits and function(lane)
+local function may_keep_slots(lane)
   if holds_up[lane] or rate_score(rest_of(lane)) > now_us then return false end
   local ids, first = change_lane('SRANDMEMBER', lane_key(lane), 20), change_lane('ZRANGE', queue_key(lane), 0, 0)[1]
   ids[#ids + 1] = first
@@ -122,7 +120,7 @@ end
 
 -- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile, and `rate` one of which it
 -- had the turn. Its first due time stays.
-local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
+local function park(id, record, due, lane, kept, tenant, rate)
   -- One that has begun stays the only one of its ordered lane.
   local all, is_kept = {}, {}
   for _, each in ipairs(kept) do is_kept[each] = true end
@@ -144,7 +142,7 @@ local park = uses_limits and function(id, record, due, lane, kept, tenant, rate)
 end
 
 -- Writes that; the places of those that run from now on are written afterwards. The destination first, the source last.
-local write_admitted = uses_limits and function()
+local function write_admitted()
   local entering, queueing, waiting, ungranted = decided.entering, decided.queueing, decided.waiting, decided.ungranted
   decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
   for lane, ids in pairs(entering) do change_lane('SADD', lane_key(lane), unpack(ids)) end
@@ -182,8 +180,8 @@ end
 --
 -- A task keeps what it has in the lanes before the one that lacks: so there is no circle. If that is a rate, which time
 -- alone frees, one task keeps what it has behind it, too.
-local find_slots = uses_limits and function(lanes, record)
-  local has, taken, rates = NO_LANES, {}, NO_LANES
+local function find_slots(lanes, record)
+  local has, taken, rates = NONE, {}, NONE
   if record.slots then
     has = {}
     for lane in string.gmatch(record.slots, '[^\n]+') do has[lane] = true end
@@ -198,7 +196,7 @@ local find_slots = uses_limits and function(lanes, record)
         end
         return lane, taken, rates
       end
-      if rates == NO_LANES then rates = {} end
+      if rates == NONE then rates = {} end
       rates[#rates + 1] = lane
     elseif limit then
       if not has[lane] and (count_slots(lane) >= (tonumber(limit.most) or 0) or count_queue(lane) > 0
@@ -213,7 +211,7 @@ end
 
 -- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
 -- `change_slots` does.
-local enter_lanes = uses_limits and function(id, record, taken, rates)
+local function enter_lanes(id, record, taken, rates)
   for _, lane in ipairs(rates) do charge(lane, record) end
   return change_slots(id, record, taken)
 end

@@ -3,21 +3,21 @@
 -- include records
 -- include lanes
 -- include limits
--- include holds
 -- include format
 -- include ledger
 -- include ring
 -- gives SERVED_AT_ONCE, ready, waited_until, served, serve_others, serve_freed
+-- when limits
 
 -- Grants free slots to the tasks that wait for them.
 
 local SERVED_AT_ONCE = 100
 -- Tasks that may start at once, since they were given a slot: how many, and when the first was due. The listener that
 -- freed the slots claims `own` of them without a ring: nobody else is woken for these.
-local ready = uses_limits and { count = 0, due = math.huge, own = 0 }
+local ready = { count = 0, due = math.huge, own = 0 }
 
 -- The field `waited` of a task that has waited in a lane since `parked`, until a moment; `before` is the field so far.
-local waited_until = uses_limits and function(moment, lane, parked, before)
+local function waited_until(moment, lane, parked, before)
   local all, held = string.match(before or '', '^(%d+) ?(%d*)')
   local wait = math.max(moment - (number_up_to(now, parked) or now), 0)
   local waited = string.format('%.0f', (number_up_to(now, all) or 0) + wait)
@@ -28,188 +28,185 @@ end
 -- How many this script gave, or let go.
 local served = 0
 
--- Take over the lanes that scripts before this one did not come to, and give what this script has freed.
-local serve_others, serve_freed; if uses_limits then
-  -- The ordered lanes into which this script has let tasks go.
-  local joined = {}
+-- The ordered lanes into which this script has let tasks go.
+local joined = {}
 
-  -- Notes that a tenant has had its turn: the next one is later by a share, the less the more weight it has.
-  local function take_turn(lane, tenant)
-    local start = change_lane('ZSCORE', turns_key(lane), tenant)
-    if not start then return end
-    local weight = tonumber(redis.pcall('HGET', weights_key(), string.match(lane, '^[^=]*') .. ' ' .. tenant) or nil)
-    local share = weight and weight > 0 and 1 / weight or 1
-    change_lane('ZREMRANGEBYSCORE', shares_key(lane), '-inf', start)
-    redis.call('ZADD', shares_key(lane), start, '\n')
-    redis.call('ZINCRBY', turns_key(lane), string.format('%.17g', share), tenant)
+-- Notes that a tenant has had its turn: the next one is later by a share, the less the more weight it has.
+local function take_turn(lane, tenant)
+  local start = change_lane('ZSCORE', turns_key(lane), tenant)
+  if not start then return end
+  local weight = tonumber(redis.pcall('HGET', weights_key(), string.match(lane, '^[^=]*') .. ' ' .. tenant) or nil)
+  local share = weight and weight > 0 and 1 / weight or 1
+  change_lane('ZREMRANGEBYSCORE', shares_key(lane), '-inf', start)
+  redis.call('ZADD', shares_key(lane), start, '\n')
+  redis.call('ZINCRBY', turns_key(lane), string.format('%.17g', share), tenant)
+end
+
+-- Writes who was given a slot, the destination first and the source last.
+local function write_grants(lane, given)
+  local ids = given.ids
+  if not ids[1] then return end
+  if not is_hold(lane) then
+    change_lane('SADD', lane_key(lane), unpack(ids))
+    redis.call('ZADD', grants_key(), unpack(given.granted))
   end
-
-  -- Writes who was given a slot, the destination first and the source last.
-  local function write_grants(lane, given)
-    local ids = given.ids
-    if not ids[1] then return end
-    if not is_hold(lane) then
-      change_lane('SADD', lane_key(lane), unpack(ids))
-      redis.call('ZADD', grants_key(), unpack(given.granted))
-    end
-    local pace = counted.pace[lane]
-    if pace then redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
-    redis.call('ZADD', state_set('pending'), unpack(given.due))
-    for i, id in ipairs(ids) do
-      redis.call('HSET', record_key(id), unpack(given.fields[i]))
-      redis.call('HDEL', record_key(id), 'state', 'queue', 'parked')
-    end
-    redis.call('ZREM', state_set('waiting'), unpack(ids))
-    leave_queue(lane, ids)
-    given.ids, given.due, given.granted, given.fields = {}, {}, {}, {}
+  local pace = counted.pace[lane]
+  if pace then redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
+  redis.call('ZADD', state_set('pending'), unpack(given.due))
+  for i, id in ipairs(ids) do
+    redis.call('HSET', record_key(id), unpack(given.fields[i]))
+    redis.call('HDEL', record_key(id), 'state', 'queue', 'parked')
   end
+  redis.call('ZREM', state_set('waiting'), unpack(ids))
+  leave_queue(lane, ids)
+  given.ids, given.due, given.granted, given.fields = {}, {}, {}, {}
+end
 
-  -- The id that is next in a lane, behind those that were given a slot; or nil. Second, its tenant, if it is fair.
-  local function next_in_line(lane, given)
-    local tenant = given.by_turn and change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
-    while tenant do
-      local id = change_lane('ZRANGE', tenant_key(lane, tenant), 0, 0)[1]
-      if id then return id, tenant end
-      redis.call('ZREM', turns_key(lane), tenant)
-      tenant = change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
-    end
-    if given.by_turn then
-      -- Those that have no tenant came before the limit was fair.
-      given.by_turn = false
-      write_grants(lane, given)
-    end
-    if not given.heads[1] then
-      local from, at_once = #given.ids, 10
-      given.heads = change_lane('ZRANGE', queue_key(lane), from, from + at_once - 1)
-    end
-    return table.remove(given.heads, 1)
+-- The id that is next in a lane, behind those that were given a slot; or nil. Second, its tenant, if it is fair.
+local function next_in_line(lane, given)
+  local tenant = given.by_turn and change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
+  while tenant do
+    local id = change_lane('ZRANGE', tenant_key(lane, tenant), 0, 0)[1]
+    if id then return id, tenant end
+    redis.call('ZREM', turns_key(lane), tenant)
+    tenant = change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
   end
-
-  -- Lets a task go from a hold to its ordered lane: there it waits if others do, one has its slot, or none begins. Of
-  -- those that go over a time it takes the slot, or those behind it would overtake it. True if it is pending now;
-  -- second, its slots.
-  local function let_into_order(hold, id, known, due)
-    local lane, slots = known[7], known[3]
-    leave_tenant(hold, lane, id)
-    redis.call('HDEL', record_key(id), 'tenant')
-    local has_slot = string.find('\n' .. (slots or '') .. '\n', '\n' .. lane .. '\n', 1, true)
-    if has_slot or not (limit_of(lane) or {}).ordered then return true end
-    if count_slots(lane) > 0 or count_queue(lane) > 0 or is_closed(lane, known[8]) then
-      local first_due = number_up_to(now, known[4]) or now
-      change_lane('ZADD', queue_key(lane), first_due, id)
-      redis.call('HSET', record_key(id), 'queue', lane, 'parked', now,
-        'waited', waited_until(now, hold, known[5], known[6]))
-      note_longest(lane, { first_due, id })
-      counted.queue[lane] = count_queue(lane) + 1
-      joined[lane] = true
-      return false
-    end
-    if not counted.pace[hold] then return true end
-    change_lane('SADD', lane_key(lane), id)
-    redis.call('ZADD', grants_key(), due, id)
-    counted.slots[lane] = 1
-    change_lane('ZINCRBY', lanes_key(), 1, lane)
-    return true, slots and lane .. '\n' .. slots or lane
-  end
-
-  -- Gives the next of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
-  -- claimed; for a rate, with the time of its start. False if it does not wait there.
-  local function grant(lane, id, tenant, given, opening)
-    local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited',
-      'tenant', 'tick')
-    local waits = not known.err and known[1] == 'waiting' and known[2] == lane
-    if tenant then
-      if waits then take_turn(lane, tenant) end
-      leave_tenant(lane, tenant, id)
-    end
-    if not waits then
-      counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
-      return false
-    end
-    local due = math.max(number_up_to(now, known[4]) or now, opening > now and opening or 0)
-    local pace, slots = counted.pace[lane], nil
-    if is_hold(lane) and known[7] then
-      local is_pending
-      is_pending, slots = let_into_order(lane, id, known, due)
-      if not is_pending then
-        counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
-        served = served + 1
-        return false
-      end
-    end
-    local fields = { 'waited', waited_until(opening, lane, known[5], known[6]) }
-    if slots then fields[3], fields[4] = 'slots', slots end
-    if pace then
-      -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
-      local record = due > now and read(id)
-      if record and not read_timer(id, record) then set_timer(id, record, due) end
-      if record and record.ledger then mark_dirty(id) end
-      pace.at = pace.at + pace.each
-    end
-    if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end
-    append(given, 'ids', id)
-    append(given, 'fields', fields)
-    append(given, 'due', due, id)
-    append(given, 'granted', opening, id)
-    if opening > now then
-      soonest = math.min(soonest, due)
-    else
-      ready.count, ready.due = ready.count + 1, math.min(ready.due, due)
-    end
-    return true
-  end
-
-  -- Gives the free slots of a lane to the first who wait for them.
-  local function serve_lane(lane)
-    if count_queue(lane) == 0 then return end
-    -- Those that were given a slot and are not written yet: `ids`; their due times and the times of their grants, each
-    -- followed by the id; the `fields` of their records; and the next `heads` of the queue.
-    local given = { ids = {}, due = {}, granted = {}, fields = {}, heads = {} }
-    given.by_turn = redis.call('EXISTS', turns_key(lane)) == 1
-    while served < SERVED_AT_ONCE and count_queue(lane) > 0 do
-      local opening = opening_of(lane)
-      if not opening then break end
-      local id, tenant = next_in_line(lane, given)
-      if not id then break end
-      if grant(lane, id, tenant, given, opening) then
-        served = served + 1
-        counted.queue[lane] = count_queue(lane) - 1
-        if not is_hold(lane) then counted.slots[lane] = count_slots(lane) + 1 end
-      end
-    end
+  if given.by_turn then
+    -- Those that have no tenant came before the limit was fair.
+    given.by_turn = false
     write_grants(lane, given)
   end
-
-  -- Takes over lanes that scripts before this one did not come to.
-  function serve_others()
-    for _, lane in ipairs(change_lane('SPOP', unserved_key(), SERVED_AT_ONCE)) do touched[lane] = true end
+  if not given.heads[1] then
+    local from, at_once = #given.ids, 10
+    given.heads = change_lane('ZRANGE', queue_key(lane), from, from + at_once - 1)
   end
+  return table.remove(given.heads, 1)
+end
 
-  -- Gives the slots that this script has freed to the first who wait for them. What it does not come to is left to the
-  -- next claim: true if there is something.
-  function serve_freed()
-    write_leaving()
-    local unserved = {}
-    local function serve(lane)
-      serve_lane(lane)
-      if served >= SERVED_AT_ONCE and count_queue(lane) > 0 and opening_of(lane) then unserved[#unserved + 1] = lane end
-      local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and held_key() or lanes_key()
-      if load > 0 then
-        change_lane('ZADD', set, load, lane)
-      else
-        change_lane('ZREM', set, lane)
-        redis.call('DEL', shares_key(lane))
-      end
-      -- A release over a time ends when nothing is left, and with the next hold.
-      if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', limits_key(), 'p ' .. lane) end
+-- Lets a task go from a hold to its ordered lane: there it waits if others do, one has its slot, or none begins. Of
+-- those that go over a time it takes the slot, or those behind it would overtake it. True if it is pending now;
+-- second, its slots.
+local function let_into_order(hold, id, known, due)
+  local lane, slots = known[7], known[3]
+  leave_tenant(hold, lane, id)
+  redis.call('HDEL', record_key(id), 'tenant')
+  local has_slot = string.find('\n' .. (slots or '') .. '\n', '\n' .. lane .. '\n', 1, true)
+  if has_slot or not (limit_of(lane) or {}).ordered then return true end
+  if count_slots(lane) > 0 or count_queue(lane) > 0 or is_closed(lane, known[8]) then
+    local first_due = number_up_to(now, known[4]) or now
+    change_lane('ZADD', queue_key(lane), first_due, id)
+    redis.call('HSET', record_key(id), 'queue', lane, 'parked', now,
+      'waited', waited_until(now, hold, known[5], known[6]))
+    note_longest(lane, { first_due, id })
+    counted.queue[lane] = count_queue(lane) + 1
+    joined[lane] = true
+    return false
+  end
+  if not counted.pace[hold] then return true end
+  change_lane('SADD', lane_key(lane), id)
+  redis.call('ZADD', grants_key(), due, id)
+  counted.slots[lane] = 1
+  change_lane('ZINCRBY', lanes_key(), 1, lane)
+  return true, slots and lane .. '\n' .. slots or lane
+end
+
+-- Gives the next of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
+-- claimed; for a rate, with the time of its start. False if it does not wait there.
+local function grant(lane, id, tenant, given, opening)
+  local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited',
+    'tenant', 'tick')
+  local waits = not known.err and known[1] == 'waiting' and known[2] == lane
+  if tenant then
+    if waits then take_turn(lane, tenant) end
+    leave_tenant(lane, tenant, id)
+  end
+  if not waits then
+    counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
+    return false
+  end
+  local due = math.max(number_up_to(now, known[4]) or now, opening > now and opening or 0)
+  local pace, slots = counted.pace[lane], nil
+  if is_hold(lane) and known[7] then
+    local is_pending
+    is_pending, slots = let_into_order(lane, id, known, due)
+    if not is_pending then
+      counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
+      served = served + 1
+      return false
     end
-    for lane in pairs(touched) do serve(lane) end
-    for lane in pairs(joined) do serve(lane) end
-    touched, joined = {}, {}
-    if ready.count > ready.own then soonest = math.min(soonest, ready.due) end
-    if not unserved[1] then return false end
-    change_lane('SADD', unserved_key(), unpack(unserved))
-    soonest = math.min(soonest, now)
-    return true
   end
+  local fields = { 'waited', waited_until(opening, lane, known[5], known[6]) }
+  if slots then fields[3], fields[4] = 'slots', slots end
+  if pace then
+    -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
+    local record = due > now and read(id)
+    if record and not read_timer(id, record) then set_timer(id, record, due) end
+    if record and record.ledger then mark_dirty(id) end
+    pace.at = pace.at + pace.each
+  end
+  if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end
+  append(given, 'ids', id)
+  append(given, 'fields', fields)
+  append(given, 'due', due, id)
+  append(given, 'granted', opening, id)
+  if opening > now then
+    soonest = math.min(soonest, due)
+  else
+    ready.count, ready.due = ready.count + 1, math.min(ready.due, due)
+  end
+  return true
+end
+
+-- Gives the free slots of a lane to the first who wait for them.
+local function serve_lane(lane)
+  if count_queue(lane) == 0 then return end
+  -- Those that were given a slot and are not written yet: `ids`; their due times and the times of their grants, each
+  -- followed by the id; the `fields` of their records; and the next `heads` of the queue.
+  local given = { ids = {}, due = {}, granted = {}, fields = {}, heads = {} }
+  given.by_turn = redis.call('EXISTS', turns_key(lane)) == 1
+  while served < SERVED_AT_ONCE and count_queue(lane) > 0 do
+    local opening = opening_of(lane)
+    if not opening then break end
+    local id, tenant = next_in_line(lane, given)
+    if not id then break end
+    if grant(lane, id, tenant, given, opening) then
+      served = served + 1
+      counted.queue[lane] = count_queue(lane) - 1
+      if not is_hold(lane) then counted.slots[lane] = count_slots(lane) + 1 end
+    end
+  end
+  write_grants(lane, given)
+end
+
+-- Takes over lanes that scripts before this one did not come to.
+local function serve_others()
+  for _, lane in ipairs(change_lane('SPOP', unserved_key(), SERVED_AT_ONCE)) do touched[lane] = true end
+end
+
+-- Gives the slots that this script has freed to the first who wait for them. What it does not come to is left to the
+-- next claim: true if there is something.
+local function serve_freed()
+  write_leaving()
+  local unserved = {}
+  local function serve(lane)
+    serve_lane(lane)
+    if served >= SERVED_AT_ONCE and count_queue(lane) > 0 and opening_of(lane) then unserved[#unserved + 1] = lane end
+    local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and held_key() or lanes_key()
+    if load > 0 then
+      change_lane('ZADD', set, load, lane)
+    else
+      change_lane('ZREM', set, lane)
+      redis.call('DEL', shares_key(lane))
+    end
+    -- A release over a time ends when nothing is left, and with the next hold.
+    if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', limits_key(), 'p ' .. lane) end
+  end
+  for lane in pairs(touched) do serve(lane) end
+  for lane in pairs(joined) do serve(lane) end
+  touched, joined = {}, {}
+  if ready.count > ready.own then soonest = math.min(soonest, ready.due) end
+  if not unserved[1] then return false end
+  change_lane('SADD', unserved_key(), unpack(unserved))
+  soonest = math.min(soonest, now)
+  return true
 end

@@ -8,6 +8,7 @@
 -- include format
 -- include ring
 -- gives mended, is_hurried, forget_ended_holds, mend_lanes
+-- when limits
 
 -- The sweep's part in limits: grants that nobody took, waits that are too long, and places that are wrong.
 
@@ -19,7 +20,7 @@ local mended = 0
 local is_hurried = false
 
 -- Takes the last of its slots from a task.
-local drop_last_slot = uses_limits and function(id, slots, lane)
+local function drop_last_slot(id, slots, lane)
   local rest = string.match(slots, '^(.*)\n[^\n]+$')
   append(gone.lane, lane, id)
   if rest then
@@ -31,7 +32,7 @@ local drop_last_slot = uses_limits and function(id, slots, lane)
 end
 
 -- A grant holds for a lease. What nobody took waits again, behind all others.
-local take_back = uses_limits and function(id)
+local function take_back(id)
   local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'due', 'tenant')
   redis.call('ZREM', grants_key(), id)
   if known.err or not known[1] or known[2] then return end
@@ -54,7 +55,7 @@ local take_back = uses_limits and function(id)
   redis.call('ZREM', state_set('pending'), id)
 end
 
-local fail_waiting = uses_limits and function(id, keep_failed)
+local function fail_waiting(id, keep_failed)
   redis.call('ZREM', waits_key(), id)
   local record = read(id, { 'queue', 'parked' })
   local longest = record and record.state == 'waiting' and record.queue and longest_in(record.queue)
@@ -67,7 +68,7 @@ local fail_waiting = uses_limits and function(id, keep_failed)
 end
 
 -- Brings forward the starts that were granted before a rate was raised, or became nothing.
-local bring_forward = uses_limits and function(lane, id)
+local function bring_forward(lane, id)
   local limit = limit_of(lane)
   -- One of an ordered lane was let go over a time by a hold.
   if limit and limit.ordered then return end
@@ -87,7 +88,7 @@ end
 
 -- Removes ids that do not have a slot by their records, and serves the queue. `load` is how many tasks the lane has, as
 -- was noted.
-local mend_lane = uses_limits and function(lane, load)
+local function mend_lane(lane, load)
   for _, id in ipairs(change_lane('SRANDMEMBER', lane_key(lane), MEMBERS_AT_ONCE)) do
     local known = redis.pcall('HMGET', record_key(id), 'slots', 'state')
     local is_over = FINISHED[known[2]] and not (known[2] == 'failed' and (limit_of(lane) or {}).blocks)
@@ -113,7 +114,7 @@ local mend_lane = uses_limits and function(lane, load)
 end
 
 -- True if a task is in the queue that its record names and, if the lane is fair, in that of its tenant, whose turn comes.
-local is_queued = uses_limits and function(id)
+local function is_queued(id)
   local known = redis.pcall('HMGET', record_key(id), 'queue', 'tenant')
   local lane, tenant = known[1], known[2]
   if known.err or not lane or not change_lane('ZSCORE', queue_key(lane), id) then return false end
@@ -123,7 +124,7 @@ end
 
 -- Lets tasks be claimed anew that no queue has: nobody would ever grant them a slot. Another client has changed the
 -- queue, or the record.
-local requeue_lost = uses_limits and function(cursor, keep_failed)
+local function requeue_lost(cursor, keep_failed)
   local page = redis.call('ZSCAN', state_set('waiting'), cursor, 'COUNT', WAITING_AT_ONCE)
   for i = 1, #page[2], 2 do
     local id = page[2][i]
@@ -141,7 +142,7 @@ local requeue_lost = uses_limits and function(cursor, keep_failed)
 end
 
 -- Removes the holds that are over, and lets go what they held.
-local forget_ended_holds = uses_limits and function()
+local function forget_ended_holds()
   local fields = redis.pcall('HGETALL', holds_key())
   for i = 1, #fields, 2 do
     local ends = end_of_hold(fields[i + 1])
@@ -153,9 +154,9 @@ local forget_ended_holds = uses_limits and function()
 end
 
 -- Where a scan continues: what another client may have written there begins anew.
-local cursor_of = uses_limits and function(stored) return stored and #stored < 20 and string.match(stored, '^%d+$') or '0' end
+local function cursor_of(stored) return stored and #stored < 20 and string.match(stored, '^%d+$') or '0' end
 
-local mend_lanes = uses_limits and function(lease, keep_failed)
+local function mend_lanes(lease, keep_failed)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', grants_key(), '-inf', now - lease, 'LIMIT', 0, 100)) do
     take_back(id)
   end

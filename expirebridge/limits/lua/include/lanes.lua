@@ -2,9 +2,9 @@
 -- include format
 -- include clock
 -- include limits
--- include holds
 -- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, free_slots, leave_lanes
 -- gives keep_slots, is_granted
+-- when limits
 
 -- A lane is one value of a limit: `sms=17`. Its set holds the ids that have a slot in it: those that run, and those
 -- that were granted one and are pending. Its queue, a sorted set, holds those that wait, by due time. Where a task
@@ -15,7 +15,7 @@
 
 -- The lanes that this script has changed: `serve_freed` looks at them in the end. And by lane, the ids that have left
 -- it, or its queue, and are removed then.
-local touched, gone = uses_limits and {}, uses_limits and { lane = {}, queue = {} }
+local touched, gone = {}, { lane = {}, queue = {} }
 
 -- A limit may be fair: then those that wait are in a queue for each tenant, too, and the tenants take turns. The sorted
 -- set `turns` has the virtual start of each tenant that waits. `shares` has that of the latest grant, under '\n', which
@@ -26,7 +26,7 @@ local touched, gone = uses_limits and {}, uses_limits and { lane = {}, queue = {
 -- ids of these, as `<hold>\n<id>`, all with one score: until a hold that is over has let them go, they come first.
 
 -- Puts a task into its tenant's queue, and the tenant into line if it is the first.
-local join_queue = uses_limits and function(id, lane, tenant, due)
+local function join_queue(id, lane, tenant, due)
   if is_hold(lane) then return change_lane('ZADD', order_key(tenant), 0, lane .. '\n' .. id) end
   change_lane('ZADD', tenant_key(lane, tenant), due, id)
   if change_lane('ZSCORE', turns_key(lane), tenant) then return end
@@ -36,7 +36,7 @@ local join_queue = uses_limits and function(id, lane, tenant, due)
 end
 
 -- Takes an id out of its tenant's queue, and the tenant out of line if it was the last.
-local leave_tenant = uses_limits and function(lane, tenant, id)
+local function leave_tenant(lane, tenant, id)
   if is_hold(lane) then return change_lane('ZREM', order_key(tenant), lane .. '\n' .. id) end
   local queue = tenant_key(lane, tenant)
   change_lane('ZREM', queue, id)
@@ -47,14 +47,14 @@ local leave_tenant = uses_limits and function(lane, tenant, id)
 end
 
 -- Takes tasks out of the queue of a lane.
-local leave_queue = uses_limits and function(lane, ids)
+local function leave_queue(lane, ids)
   change_lane('ZREM', queue_key(lane), unpack(ids))
   redis.call('ZREM', waits_key(), unpack(ids))
   counted.queue[lane] = nil
 end
 
 -- Removes from lanes what has left them.
-local write_leaving = uses_limits and function()
+local function write_leaving()
   for lane, ids in pairs(gone.lane) do
     change_lane('SREM', lane_key(lane), unpack(ids))
     counted.slots[lane] = nil
@@ -65,13 +65,13 @@ end
 
 -- Which slots a task keeps that stops running, or being due: `ordered` those in ordered lanes, if it has begun;
 -- `blocking` those of a failed one that lets nobody pass.
-local KEEPS = uses_limits and {
+local KEEPS = {
   ordered = function(limit, started) return limit.ordered and started end,
   blocking = function(limit) return limit.blocks end,
 }
 
 -- Takes tasks that have run out of all lanes. Each is an id, and third the lanes that its record names, or nil.
-local free_slots = uses_limits and function(tasks)
+local function free_slots(tasks)
   for _, task in ipairs(tasks) do
     local id, _, slots = unpack(task, 1, 3)
     for lane in string.gmatch(slots or '', '[^\n]+') do
@@ -84,7 +84,7 @@ end
 
 -- Takes a task out of all lanes, but for those that it keeps. This is called for each change of a task's place, after
 -- the new place was written, and before its record is deleted.
-local leave_lanes = uses_limits and function(id, kept)
+local function leave_lanes(id, kept)
   local known = redis.pcall('HMGET', record_key(id), 'slots', 'queue', 'started', 'tenant')
   if known.err or not known[1] and not known[2] then return end
   local rest = {}
@@ -111,10 +111,10 @@ local leave_lanes = uses_limits and function(id, kept)
 end
 
 -- A task that is due again at once keeps its slots, as if they had just been granted.
-local keep_slots = uses_limits and function(id)
+local function keep_slots(id)
   if redis.call('HEXISTS', record_key(id), 'slots') == 1 then redis.call('ZADD', grants_key(), now, id) end
 end
 
 -- True if a task was due, and is pending with a slot that it was granted. One that keeps its slot of an ordered lane
 -- for a retry was not granted it.
-local is_granted = uses_limits and function(id) return redis.call('ZSCORE', grants_key(), id) end
+local function is_granted(id) return redis.call('ZSCORE', grants_key(), id) end

@@ -3,9 +3,10 @@
 -- include holds
 -- include records
 -- include format
--- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, counted, count_slots
--- gives count_queue, append, burst_of, rest_of, rate_score, arrival_of, next_start, is_closed, hold_before
--- gives opening_of
+-- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, any_hold, is_hold, is_held
+-- gives counted, count_slots, count_queue, append, burst_of, rest_of, rate_score, arrival_of, next_start, is_closed
+-- gives hold_before, opening_of
+-- when limits
 
 -- The hash `limits` is what the handlers of listeners declared:
 --   f <function>   its limits, in the order in which their slots are taken, as JSON:
@@ -20,7 +21,7 @@
 --   waiting        how far they have gone over the tasks that wait
 --   behind         how far claims have looked at due tasks, while many are made to wait: score and id
 --   d <word>       there if the declaration with this fingerprint was written
-local read_json = uses_limits and function(key, field)
+local function read_json(key, field)
   local text = redis.pcall('HGET', key, field)
   if type(text) ~= 'string' then return nil end
   local well, value = pcall(cjson.decode, text)
@@ -28,11 +29,11 @@ local read_json = uses_limits and function(key, field)
 end
 
 -- The limits that were read, by name and by lane, and those of functions (`f <function>`); false if there is none.
-local limits_read = uses_limits and {}
+local limits_read = {}
 
 -- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost, or that no listener has
 -- declared yet, has no slot at all until it is declared; and who has one keeps it: it may be ordered.
-local limit_of = uses_limits and function(lane)
+local function limit_of(lane)
   if limits_read[lane] == nil then
     local name = string.match(lane, '^[^=]*')
     if limits_read[name] == nil then
@@ -51,13 +52,13 @@ local limit_of = uses_limits and function(lane)
 end
 
 -- The ms after which a task has waited too long in a lane, or nil.
-local longest_in = uses_limits and function(lane)
+local function longest_in(lane)
   local limit = limit_of(lane)
   return limit and tonumber(limit.wait)
 end
 
 -- Notes when tasks that wait in a lane from now on have waited too long. Each follows its place in the queue.
-local note_longest = uses_limits and function(lane, places)
+local function note_longest(lane, places)
   local longest = longest_in(lane)
   if not longest then return end
   local times = {}
@@ -69,7 +70,7 @@ end
 local AHEAD = 100
 
 -- A command for a key of a lane. If another client overwrote the key, it is put aside.
-local change_lane = uses_limits and function(command, key, ...)
+local function change_lane(command, key, ...)
   local result = redis.pcall(command, key, ...)
   if type(result) == 'table' and result.err then
     if not string.find(result.err, 'WRONGTYPE', 1, true) then return redis.call(command, key, ...) end
@@ -79,14 +80,28 @@ local change_lane = uses_limits and function(command, key, ...)
   return result
 end
 
+local any_hold
+
+-- True for the lane in which the tasks wait that a hold keeps back.
+local function is_hold(lane) return string.sub(lane, 1, #HOLD) == HOLD end
+
+local function is_held(field)
+  if any_hold == nil then any_hold = redis.call('EXISTS', holds_key()) == 1 end
+  if not any_hold then return false end
+  local value = redis.pcall('HGET', holds_key(), field)
+  if type(value) ~= 'string' then return false end
+  local ends = end_of_hold(value)
+  return not ends or ends > now
+end
+
 -- Number of ids with a slot in a lane, and of those that wait in it. A script counts once, and adds to these numbers
 -- what it decides: it is written later, since one command for many costs far less than one for each.
-local counted = uses_limits and { slots = {}, queue = {}, pace = {} }
-local count_slots = uses_limits and function(lane)
+local counted = { slots = {}, queue = {}, pace = {} }
+local function count_slots(lane)
   counted.slots[lane] = counted.slots[lane] or change_lane('SCARD', lane_key(lane))
   return counted.slots[lane]
 end
-local count_queue = uses_limits and function(lane)
+local function count_queue(lane)
   counted.queue[lane] = counted.queue[lane] or change_lane('ZCARD', queue_key(lane))
   return counted.queue[lane]
 end
@@ -104,17 +119,17 @@ local function append(lists, name, value, second)
   if second then list[#list + 1] = second end
 end
 
-local burst_of = uses_limits and function(limit) return math.max(tonumber(limit.burst) or 1, 1) end
+local function burst_of(limit) return math.max(tonumber(limit.burst) or 1, 1) end
 
 -- A lane of a rate that rests has a second place in `rates`, under this name.
-local rest_of = uses_limits and function(lane) return 'rest ' .. lane end
+local function rest_of(lane) return 'rest ' .. lane end
 
-local rate_score = uses_limits and function(name) return tonumber(redis.pcall('ZSCORE', rates_key(), name) or nil) or 0 end
+local function rate_score(name) return tonumber(redis.pcall('ZSCORE', rates_key(), name) or nil) or 0 end
 
 -- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
 -- the burst ahead, but while the lane rests. It was further ahead if the rate was raised, or the clock went back; that is
 -- written once, or each look would put the next start off again.
-local arrival_of = uses_limits and function(lane, limit)
+local function arrival_of(lane, limit)
   local arrival, latest = math.max(rate_score(lane), now_us), now_us + burst_of(limit) * limit.interval
   if arrival > latest then
     arrival = latest
@@ -124,14 +139,14 @@ local arrival_of = uses_limits and function(lane, limit)
 end
 
 -- The microsecond at which the next start of a rate may be, if so many were granted before.
-local next_start = uses_limits and function(lane, limit, granted)
+local function next_start(lane, limit, granted)
   return math.max(now_us, arrival_of(lane, limit) + (granted - burst_of(limit) + 1) * limit.interval)
 end
 
 -- True while no task begins in a lane that is ordered: this database is moved to another one, or from one in which some
 -- that have begun may still run: see docs/adr/0042-moving-and-importing.md. A tick goes on where its series is: `tick` is that field of the
 -- task that would begin; without it, this is about the first that waits.
-local is_closed = uses_limits and function(lane, tick)
+local function is_closed(lane, tick)
   if counted.closed == nil then
     counted.closed = moving and (string.sub(moving, 1, 3) == 'to '
       or redis.pcall('HEXISTS', own_key('arrivals'), 'closed') == 1) or false
@@ -145,7 +160,7 @@ local is_closed = uses_limits and function(lane, tick)
 end
 
 -- The hold that is over, and has tasks of an ordered lane that it has not let go yet; or nil.
-local hold_before = uses_limits and function(lane)
+local function hold_before(lane)
   local from = '-'
   repeat
     local first = change_lane('ZRANGE', order_key(lane), from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
@@ -157,7 +172,7 @@ local hold_before = uses_limits and function(lane)
 end
 
 -- The ms from which the next task may have a slot in a lane; nil if there is none.
-local opening_of = uses_limits and function(lane)
+local function opening_of(lane)
   if is_hold(lane) then
     if is_held(string.sub(lane, #HOLD + 1)) then return nil end
     local pace = counted.pace[lane]

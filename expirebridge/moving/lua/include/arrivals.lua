@@ -5,6 +5,6 @@
 
 -- Lets tasks begin in ordered lanes again: the sweeps go over all lanes, as after a change of limits.
 local function open_lanes()
-  if redis.call('HDEL', own_key('arrivals'), 'closed') == 0 or not uses_limits then return end
+  if redis.call('HDEL', own_key('arrivals'), 'closed') == 0 or not uses.limits then return end
   redis.pcall('HSET', limits_key(), 'changed', now, 'cursor', '0')
 end

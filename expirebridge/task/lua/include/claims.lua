@@ -41,7 +41,7 @@ local LAPSES_UNTIL_ALONE = 2
 -- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`: see store/task_records.py.
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick', 'waited',
   'attempt', 'lapses', 'made' }
-if uses_limits then
+if uses.limits then
   for _, field in ipairs({ 'slots', 'due', 'started', 'turn' }) do FIELDS[#FIELDS + 1] = field end
 end
 local FIRST, LAST = 4, 12 -- of what `read` gives beside a record: the places of the rare ones
@@ -99,7 +99,7 @@ end
 
 -- Writes the taken tasks, the destination first and the source last, as `move` does for one.
 local function write_taken()
-  if uses_limits then write_admitted() end
+  if uses.limits then write_admitted() end
   if not taken[1] then return end
   local ids, keys, places = {}, {}, {}
   local lease_ends, started = string.format('%.0f', now + lease), string.format('%.0f', now)
@@ -116,7 +116,7 @@ local function write_taken()
     if slots == '' then redis.call('HDEL', record_key(task[1]), 'slots') end
     if task[6] then redis.call('HDEL', record_key(task[1]), 'turn') end
     redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
-      'due', task[4], 'started', started, unpack(slots and slots ~= '' and { 'slots', slots } or NO_LANES))
+      'due', task[4], 'started', started, unpack(slots and slots ~= '' and { 'slots', slots } or NONE))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
   taken = {}
@@ -142,12 +142,12 @@ end
 local from_front, skipped = true, 0
 
 -- The lanes and rates of a due task whose turn it is; nil if it was made to wait.
-local has_slots = uses_limits and function(id, record, due)
+local has_slots = uses.limits and function(id, record, due)
   local func = string.match(record.call, '^[^?]*')
-  local lane, taken, rates, tenant = hold_on(func, record), NO_LANES, NO_LANES, nil
+  local lane, taken, rates, tenant = hold_on(func, record), NONE, NONE, nil
   local limits = limits_of(func)
-  if not lane and not limits then return NO_LANES, NO_LANES end
-  local lanes, tenants = lanes_of(limits or NO_LANES, record)
+  if not lane and not limits then return NONE, NONE end
+  local lanes, tenants = lanes_of(limits or NONE, record)
   -- Its ordered lane, if it has no slot there.
   local order = limits and (limit_of(lanes[1]) or {}).ordered and lanes[1]
   if order and string.match(record.slots or '', '^[^\n]*') == order then order = nil end
@@ -174,7 +174,7 @@ local has_slots = uses_limits and function(id, record, due)
 end
 
 -- What a task has waited for slots is told of its latest due time alone.
-local forget_waited = uses_limits and function(id, record)
+local forget_waited = uses.limits and function(id, record)
   redis.call('HDEL', record_key(id), 'waited')
   record.waited = nil
   return false
@@ -197,8 +197,8 @@ local function take_if_due(id, score, record, values)
     meets_blocked = true
     return
   end
-  local slots, rates = NO_LANES, NO_LANES
-  if uses_limits then
+  local slots, rates = NONE, NONE
+  if uses.limits then
     local due = tonumber(score)
     -- Of one that was granted a slot, the first due time is in its record.
     local first_due = record.slots and tonumber(record.due) or due

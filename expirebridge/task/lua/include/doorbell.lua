@@ -17,7 +17,7 @@ end
 local function ring_after(change, none_waited)
   local first = not none_waited and first_pending()
   local reply = change()
-  if uses_limits then serve_freed() end
+  if uses.limits then serve_freed() end
   if none_waited then
     ring_if_first()
   elseif soonest < first then

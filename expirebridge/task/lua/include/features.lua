@@ -31,9 +31,11 @@ local function mark_format()
 end
 
 -- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits', 'groups' or 'moving' ('partitions' is noted
--- with their number). A script calls this before its first write that plain use does not make.
+-- with their number). A script calls this before its first write that plain use does not make, and before it includes what
+-- serves that feature alone.
 local function note_feature(name)
   mark_format()
+  uses[name] = true
   local words = ' ' .. (features or '') .. ' '
   if string.find(words, ' ' .. name .. ' ', 1, true) then return end
   features = features and features .. ' ' .. name or name

@@ -1,5 +1,5 @@
 -- include names
--- gives KNOWN_FORMAT, written, fleet_code, features, plain, partitions, home, moving, uses_limits
+-- gives KNOWN_FORMAT, written, fleet_code, features, plain, partitions, home, moving, uses
 
 -- The version of what is stored. A database that a newer version wrote is refused before anything is
 -- read or changed. If another client overwrote `meta`, the version is unknown.
@@ -49,6 +49,12 @@ if not plain or slot ~= '' then
   if partitions > 1 then home = string.sub(slot, 2, -2) .. '@' end
 end
 
--- True if there are limits, or holds. What serves them alone is written as `uses_limits and function`: where there are
--- none, no script makes these functions, and each caller asks first.
-local uses_limits = features and string.find(' ' .. features .. ' ', ' limits ', 1, true) ~= nil
+local function words_in(text)
+  local words = {}
+  for word in string.gmatch(text, '%S+') do words[word] = true end
+  return words
+end
+
+-- True for each feature in use. What serves one alone is in shared files that say so, `-- when limits`: where it is not in
+-- use, no script makes their functions.
+local uses = features and words_in(features) or {}

@@ -15,7 +15,7 @@
 -- is kept. Needs the fields `token` and `settled`.
 local function start_anew(id, record)
   note_end(id, record.state)
-  local begun = uses_limits and redis.call('HMGET', record_key(id), 'slots', 'started')
+  local begun = uses.limits and redis.call('HMGET', record_key(id), 'slots', 'started')
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   -- One that failed and let nobody pass in its ordered lane stays the one that has begun there.
   if begun and begun[1] and begun[2] then redis.call('HSET', record_key(id), 'started', begun[2]) end
@@ -88,7 +88,7 @@ local function rearm(id, record)
     if not timer and not record.rearm then return false end
     note_attempt(id, 'rearmed')
     raise_generation(id, record)
-    if uses_limits then leave_lanes(id) end
+    if uses.limits then leave_lanes(id) end
     local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
     if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end

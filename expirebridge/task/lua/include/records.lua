@@ -1,6 +1,6 @@
 -- include names
 -- include format
--- gives STATES, FINISHED, LATE_EVENTS, RUN_FIELDS, is_id, number_up_to, read, value_of, take_value, put_value
+-- gives STATES, FINISHED, LATE_EVENTS, RUN_FIELDS, NONE, is_id, number_up_to, read, value_of, take_value, put_value
 
 -- A record has few fields while its task is pending, since there may be millions:
 --   call     <func>?<args>, the trigger key's name after `<id>:?`
@@ -50,6 +50,9 @@ local LATE_EVENTS = 15000
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
   'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes', 'waited', 'then',
   'late', 'turn' }
+
+-- An empty list, which nobody changes.
+local NONE = {}
 
 -- True if the text can be an id: other clients can put anything into a state set, or into the name of a record. The
 -- length is checked when an id is made.

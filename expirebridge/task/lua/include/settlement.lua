@@ -30,10 +30,10 @@ local KEEP_SUCCEEDED, KEEP_FAILED, my_code = tonumber(ARGV[2]), tonumber(ARGV[3]
 local SETTLED = { done = 1, refused = 2, left = 3, over = 4, granted = 5 }
 -- What each settlement needs: to read a field takes about as long as a string operation.
 local SETTLE_FIELDS = { 'token', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started', 'error', 'lapses', 'unfit' }
-if uses_limits then SETTLE_FIELDS[#SETTLE_FIELDS + 1], SETTLE_FIELDS[#SETTLE_FIELDS + 2] = 'waited', 'slots' end
+if uses.limits then SETTLE_FIELDS[#SETTLE_FIELDS + 1], SETTLE_FIELDS[#SETTLE_FIELDS + 2] = 'waited', 'slots' end
 
 local function wait_again(id, record, how, due, text, counted)
-  if uses_limits and how ~= 'released' then leave_lanes(id, 'ordered') end
+  if uses.limits and how ~= 'released' then leave_lanes(id, 'ordered') end
   note_attempt(id, how, text)
   -- What is given back without a reason keeps the error of the attempt before.
   local fields = (how ~= 'released' or text ~= '') and { 'error', text } or {}
@@ -71,7 +71,7 @@ local function write_succeeded()
     end
   end
   redis.call('ZREM', state_set('running'), unpack(ids))
-  if uses_limits then free_slots(ended_well) end
+  if uses.limits then free_slots(ended_well) end
   if groups then
     for _, task in ipairs(ended_well) do groups.note(task[1], 'running', 'succeeded', move) end
   end
@@ -138,7 +138,7 @@ BY_OUTCOME.unfit = BY_OUTCOME.unknown
 
 -- Lets the task's lane of a rate rest, and returns it. Afterwards its tasks start at the rate: a burst is what was not
 -- used before.
-local rest_lane = uses_limits and function(id, record, name, delay)
+local rest_lane = uses.limits and function(id, record, name, delay)
   local limits = limits_of(string.match(record.call, '^[^?]*')) or {}
   record.args = redis.call('HGET', record_key(id), 'args') or nil
   local lanes, rests = lanes_of(limits, record), nil
@@ -167,7 +167,7 @@ local function settle(item, text, none_has_timer)
     if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)') end
     local rests
     if outcome == 'busy' then
-      rests = uses_limits and rest_lane(id, record, rate, delay)
+      rests = uses.limits and rest_lane(id, record, rate, delay)
       outcome = 'snoozed'
     end
     tally(record, outcome)

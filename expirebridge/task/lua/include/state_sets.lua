@@ -41,7 +41,7 @@ local function move(id, record, state, look_at, fields)
     record.state = state
   end
   if groups and (FINISHED[before] or FINISHED[state]) then groups.note(id, before, state, move) end
-  if not uses_limits or state == 'running' then return end
+  if not uses.limits or state == 'running' then return end
   if state == 'pending' and look_at <= now and before ~= 'waiting' then
     keep_slots(id)
   else
@@ -55,7 +55,7 @@ local function forget(id, state)
   if type(tags) == 'string' then
     for tag in string.gmatch(tags, '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   end
-  if uses_limits then leave_lanes(id) end
+  if uses.limits then leave_lanes(id) end
   redis.call('DEL', record_key(id))
   redis.call('ZREM', state_set(state), id)
 end
