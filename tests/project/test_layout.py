@@ -148,8 +148,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter(imported).prepare()  # raises CycleError, which names a circle
 
 
-def test_contributing_names_each_part() -> None:
-    page = (TESTS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+def test_agents_names_each_part() -> None:
+    page = (TESTS.parent / "AGENTS.md").read_text(encoding="utf-8")
     table = page[page.index("| spine |") :].partition("\n\n")[0]
     rows = [row.split("|") for row in table.splitlines()]
     named = {row[1].strip(): {*re.findall(r"`(\w+)/`", row[2])} for row in rows}

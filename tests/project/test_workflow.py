@@ -65,6 +65,14 @@ def test_what_runs_before_a_commit_is_what_make_check_runs() -> None:
     }
 
 
+def test_what_has_an_owner_is_there_and_each_part_has_one() -> None:
+    lines = (ROOT / ".github" / "CODEOWNERS").read_text().splitlines()
+    owned = [line.split()[0].strip("/") for line in lines if line and not line.startswith("#")]
+    assert [path for path in owned if path != "*" and not (ROOT / path).exists()] == []
+    parts = [file.parent for file in (ROOT / "expirebridge").glob("*/__init__.py")]
+    assert {part.relative_to(ROOT).as_posix() for part in parts} <= {*owned}
+
+
 def test_each_job_has_a_limit() -> None:
     assert all(0 < job["timeout-minutes"] < 360 for job in JOBS.values())
 
@@ -110,6 +118,10 @@ def test_what_it_calls_is_there() -> None:
     commands = [command for job in JOBS for command in commands_of(job) if "apt-get" not in command]
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     commands += [value for name, value in container.items() if name.endswith("Command")]
+    for page in "AGENTS.md", "CONTRIBUTING.md":
+        lines = re.findall(r"^    (make [a-z -]+\w)", (ROOT / page).read_text(), re.MULTILINE)
+        assert lines
+        commands += lines
     for text in [*commands, *(script.read_text() for script in scripts)]:
         for words in re.findall(r"\bmake ((?:[a-z][\w-]* ?)+)(?!\S)", text):
             assert set(words.split()) <= set(goals), words
