@@ -8,11 +8,10 @@ import redis
 
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
-from expirebridge.foreign import calls as reconciling
 from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
 from expirebridge.store.errors import is_about_keys, translated
-from expirebridge.task.calls import call, inspection
+from expirebridge.task.calls import call, inspection, reconciling
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human

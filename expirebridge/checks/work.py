@@ -10,7 +10,6 @@ from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.calls import Fleet, Idle
 from expirebridge.fleet.functions import KnownFunctions
-from expirebridge.foreign import calls as reconciling
 from expirebridge.foreign import function_library
 from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.series.calls import series_page
@@ -18,7 +17,7 @@ from expirebridge.series.values import Series
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import Database
 from expirebridge.task.answers import Counts, LeftOut, texts_of
-from expirebridge.task.calls import inspection, looking
+from expirebridge.task.calls import inspection, looking, reconciling
 from expirebridge.task.calls.call import PARTITIONS, Steps, at_if_available
 from expirebridge.task.calls.inspection import Health
 from expirebridge.task.calls.pages import BEGINNING, Pages

@@ -1,1 +1,1 @@
-"""What other clients do: keys that they set or change, and functions for other languages."""
+"""Functions for other languages: what other clients call on the server."""

@@ -22,13 +22,13 @@ from expirebridge.errors import (
     SlotMoving,
     SlotUnserved,
 )
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import Hooks
 from expirebridge.moving import calls
 from expirebridge.moving.calls import LANES, SERIES, MigrationBatch, MigrationResult
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.answers import Counts
+from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import at
 from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State

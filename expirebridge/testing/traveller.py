@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from expirebridge.errors import ServerUnreachable
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind, KeyEvent
-from expirebridge.foreign.key_events import HEARD
-from expirebridge.foreign.reconciler import News, key_event_of, sift
 from expirebridge.groups import calls as groups
 from expirebridge.groups.calls import Cancelling
 from expirebridge.groups.names import group_of
@@ -28,17 +24,20 @@ from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.lifespans import entered
+from expirebridge.listener.partition.key_events import HEARD
+from expirebridge.listener.partition.reconciler import News, key_event_of, sift
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
 from expirebridge.store.client import Database, Store
 from expirebridge.store.task_records import ClaimedTask
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.calls.call import Steps, batches, new_nonce
 from expirebridge.task.calls.claiming import Claim, SettledThen, Settlement
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.calls.reconciling import EventKind, KeyEvent
 from expirebridge.task.counting import plural
 from expirebridge.task.task import from_ms
 from expirebridge.testing import time

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from expirebridge import Bridge, InvalidTask, State
-from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import reconciling
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
 
 

@@ -33,9 +33,7 @@ from expirebridge.connection import clients
 from expirebridge.embedded.cluster import free_ports
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.fleet import calls as fleet
-from expirebridge.foreign import calls as reconciling
 from expirebridge.foreign import function_library
-from expirebridge.foreign.calls import Adoption, EventKind, KeyEvent
 from expirebridge.hooks import End, Gap
 from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import calls as ledger_calls
@@ -58,9 +56,11 @@ from expirebridge.task.calls import (
     pages,
     partitions,
     producing,
+    reconciling,
 )
 from expirebridge.task.calls.call import Argument, Command
 from expirebridge.task.calls.claiming import Claim, Settled, Settlement
+from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.keys import InvalidKey, id_for_key, parse_key
 from expirebridge.task.partitions import PartitionLayout, slot_of_id
 from expirebridge.task.task import to_ms

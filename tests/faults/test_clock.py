@@ -18,10 +18,9 @@ import redis
 
 from expirebridge import Bridge, State
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.task import to_ms
 from tests.faults.stage import ROUNDS, held_still, recorded_listener
 from tests.kit.history import Started, Writer, now, read

@@ -11,10 +11,10 @@ import pytest
 
 from expirebridge import AsyncBridge, Bridge, current_task
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import Claimed, End, Event
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import reconciling
 from expirebridge.task.task import to_ms
 from tests.faults.stage import (
     ROUNDS,

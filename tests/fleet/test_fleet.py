@@ -9,10 +9,9 @@ import redis
 from expirebridge import AsyncBridge
 from expirebridge.fleet import calls as fleet_commands
 from expirebridge.fleet.calls import FleetListener
-from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, inspection
+from expirebridge.task.calls import claiming, inspection, reconciling
 from expirebridge.task.calls.claiming import HeartbeatReply
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, server_ms

@@ -7,11 +7,10 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Change, Discard, Retry, State
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beating, claim, new, settle, state_of
 from tests.kit.witness import Witness, listening

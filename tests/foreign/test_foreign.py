@@ -10,23 +10,23 @@ from redis.asyncio.client import PubSub
 from expirebridge import AsyncBridge, State, current_task
 from expirebridge.connection import clients
 from expirebridge.embedded.server import free_port
-from expirebridge.foreign import reconciler
-from expirebridge.foreign import reconciler as news
-from expirebridge.foreign.calls import EventKind, KeyEvent
-from expirebridge.foreign.misplaced_keys import MisplacedKeys
-from expirebridge.foreign.reconciler import KeyReconciler
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
 from expirebridge.lateness.causes import Hindrances, LoopPulse
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.partition import reconciler
+from expirebridge.listener.partition import reconciler as news
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.task.calls import looking as looking_calls
+from expirebridge.task.calls.reconciling import EventKind, KeyEvent
 from expirebridge.task.keys import id_for_key
 from tests.kit.patience import PATIENCE
 from tests.kit.sessions import code_without_handlers, owner_of

@@ -4,12 +4,11 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, State
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.reconciler import key_event_of
 from expirebridge.hooks import End
+from expirebridge.listener.partition.reconciler import key_event_of
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import looking, producing
+from expirebridge.task.calls import looking, producing, reconciling
 from tests.kit.steps import beating, claim, new, server_ms, state_of
 from tests.kit.witness import Witness, listening, logged
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from expirebridge.foreign.scanner import Pacer
+from expirebridge.listener.server.scanner import Pacer
 
 
 def pauses_after(steps: Iterable[float], share: float, patch: pytest.MonkeyPatch) -> list[float]:

@@ -7,15 +7,14 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, State
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign import reconciler
-from expirebridge.foreign.calls import Adoption, EventKind, KeyEvent
 from expirebridge.hooks import End
+from expirebridge.listener.partition import reconciler
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.keys import id_for_key
 from tests.kit.witness import Witness, listening
 

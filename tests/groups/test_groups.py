@@ -32,7 +32,6 @@ from expirebridge import (
 )
 from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
-from expirebridge.foreign import calls as reconciling
 from expirebridge.groups import calls as groups
 from expirebridge.groups.names import OnFailed
 from expirebridge.hooks import Event, Made
@@ -40,7 +39,7 @@ from expirebridge.moving import calls as migration
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.keys import parse_key
 from expirebridge.task.task import from_ms, to_ms

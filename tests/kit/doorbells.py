@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from expirebridge.foreign.key_events import KeyEventHandler
     from expirebridge.listener.partition.due_timer import DueTimer
+    from expirebridge.listener.partition.key_events import KeyEventHandler
 
 
 @pytest.fixture
 def without_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """No listener's clock wakes it: each expiry and each announcement does, and all hear these."""
     # Most tests do without a listener, and are to start without it.
-    from expirebridge.foreign.key_events import EXPIRED, KeyEventHandler
     from expirebridge.listener.partition.due_timer import DueTimer
+    from expirebridge.listener.partition.key_events import EXPIRED, KeyEventHandler
     from expirebridge.listener.session import Membership
 
     async def stand_still(_: "DueTimer") -> None:

@@ -6,11 +6,10 @@ import redis
 
 from expirebridge import Bridge, State
 from expirebridge.cli.stats import store_of
-from expirebridge.foreign import calls as reconciling
 from expirebridge.moving.migrator import Migrator
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.partitions import PartitionLayout
 from tests.kit.invoked import end_due_tasks
 

@@ -3,13 +3,12 @@
 import redis
 
 from expirebridge import Outcome
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import producing
+from expirebridge.task.calls import producing, reconciling
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.steps import claim, new, settle
 
 CALL = b"mail.send?[1]"

@@ -14,14 +14,13 @@ import redis
 from expirebridge import AsyncBridge, LateCause, Limit, handler
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.events import Misfired, Started
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import End
 from expirebridge.lateness.causes import Hindrances
 from expirebridge.listener.execution import attempt
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, inspection
+from expirebridge.task.calls import claiming, inspection, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import PREFIX, age, claim, found, server_ms, settle

@@ -8,7 +8,6 @@ from sqlalchemy import Engine
 
 from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.foreign import calls as reconciling
 from expirebridge.ledger import Ledger
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.addresses import place_of
@@ -19,7 +18,7 @@ from expirebridge.ledger.row_state import RowVersion, Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking
+from expirebridge.task.calls import claiming, looking, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.steps import server_ms, settle, state_of

@@ -8,13 +8,13 @@ import redis
 from sqlalchemy import Engine, delete, insert, update
 
 from expirebridge import Bridge, Change
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind, KeyEvent
 from expirebridge.ledger import Tables
 from expirebridge.ledger.row_state import SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.reconciling import EventKind, KeyEvent
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.row_states import HOUR, Stage
 from tests.kit.steps import age, beating, claim, server_ms, settle

@@ -17,8 +17,6 @@ from sqlalchemy import Connection
 
 from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.relay import BatchSteps
@@ -28,9 +26,10 @@ from expirebridge.ledger.row_check import decide
 from expirebridge.ledger.row_state import DesiredState, RowVersion, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.task import keys
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.ledgers import LedgerHarness, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 

@@ -14,16 +14,15 @@ from expirebridge.checks.waiting import check_holds, check_limits
 from expirebridge.connection import clients
 from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.partitions import PartitionLayout
 from expirebridge.task.task import from_ms, to_ms
 from tests.kit.colours import Ask, asking_one

@@ -8,15 +8,14 @@ import redis
 
 from expirebridge import Bridge, Change, InvalidTask
 from expirebridge.errors import ScriptFailed
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.limits.calls import declare_limits, let_pass, set_weight
 from expirebridge.series import calls
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.holds import put_hold, release_hold
+from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.series import due_series
 from tests.kit.steps import beating, claim, new, server_ms, settle
 from tests.machine.world import age

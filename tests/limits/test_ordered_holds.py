@@ -5,11 +5,10 @@ from collections.abc import Iterable
 import pytest
 import redis
 
-from expirebridge.foreign import calls as reconciling
 from expirebridge.limits.calls import declare_limits
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import producing
+from expirebridge.task.calls import producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.holds import put_hold, release_hold
 from tests.kit.steps import claim, new, reschedule, server_ms, settle

@@ -7,9 +7,8 @@ import pytest
 
 from expirebridge import Change, State
 from expirebridge.errors import MoveRefused
-from expirebridge.foreign import calls as reconciling
 from expirebridge.limits.calls import declare_limits, let_pass
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.holds import put_hold, release_hold
 from tests.kit.invoked import invoke

@@ -12,17 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from expirebridge import Bridge, Outcome, State, TaskExists, Then
 from expirebridge.connection import clients
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.groups import calls as groups
 from expirebridge.groups.calls import Cancelling
 from expirebridge.groups.names import OnFailed
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.call import Command, OfId, script
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.producing import MakeReply
+from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.dying_producer import Died, dying_after
 from tests.kit.snapshot import fields_of, read_keys, scores_of
 from tests.kit.steps import PREFIX, new, reschedule

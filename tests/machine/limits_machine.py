@@ -14,16 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from expirebridge import Change, State
 from expirebridge.connection import clients
 from expirebridge.fleet import calls as fleet
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.limits.calls import declare_limits
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.task_records import ClaimedTask
-from expirebridge.task.calls import claiming, editing, producing
+from expirebridge.task.calls import claiming, editing, producing, reconciling
 from expirebridge.task.calls.call import Argument, Command, When
 from expirebridge.task.calls.claiming import Settlement, Walk
 from expirebridge.task.calls.holds import release_hold
+from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.keys import TriggerKey, parse_key
 from expirebridge.task.operations.editing import EDITABLE
 from tests.kit.snapshot import fields_of, read_keys, scores_of

@@ -14,14 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import Adoption, EventKind
 from expirebridge.limits.calls import declare_limits
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, editing, producing
+from expirebridge.task.calls import claiming, editing, producing, reconciling
 from expirebridge.task.calls.call import Argument, Command, When
 from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.reconciling import Adoption, EventKind
 from expirebridge.task.keys import TriggerKey, parse_key
 from expirebridge.task.operations.editing import EDITABLE
 from tests.machine.model import LIMITED, NEVER, Model, New, foreign_id

@@ -12,7 +12,6 @@ import redis
 
 from expirebridge import State
 from expirebridge.fleet import calls as fleet
-from expirebridge.foreign import calls as reconciling
 from expirebridge.groups import calls as groups
 from expirebridge.lateness import calls as forecasting
 from expirebridge.limits import calls as lanes
@@ -22,7 +21,15 @@ from expirebridge.series import calls as series_commands
 from expirebridge.series.calls import NextTick, Putting, Times
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import circumstances, claiming, holds, inspection, looking, producing
+from expirebridge.task.calls import (
+    circumstances,
+    claiming,
+    holds,
+    inspection,
+    looking,
+    producing,
+    reconciling,
+)
 from expirebridge.task.calls.call import Runnable
 from expirebridge.task.calls.claiming import Settlement, Walk
 from tests.kit.series import HOUR, LEASE, series

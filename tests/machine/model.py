@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Concatenate, ParamSpec, TypeVar
 
 from expirebridge import Change, Outcome, State
-from expirebridge.foreign.calls import Adoption, EventKind
 from expirebridge.settings import Settings
 from expirebridge.task.calls.claiming import Settled
+from expirebridge.task.calls.reconciling import Adoption, EventKind
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from expirebridge import Change, State
-from expirebridge.foreign import calls as reconciling
 from expirebridge.limits.calls import declare_limits, let_pass
 from expirebridge.moving.migrator import Migrator
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.holds import put_hold, release_hold
 from expirebridge.task.task import to_ms

@@ -36,11 +36,11 @@ from sqlalchemy import MetaData, create_engine, event
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.fleet import unknown_functions
-from expirebridge.foreign import calls as reconciling
 from expirebridge.ledger import tables
 from expirebridge.ledger.schema import create
 from expirebridge.store import script_loader
 from expirebridge.store.client import Database, Store
+from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import Command
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.lua import NAMES

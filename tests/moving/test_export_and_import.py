@@ -14,12 +14,11 @@ import redis
 
 from expirebridge import Bridge, Change, Group, InvalidTask, State, Task, Then
 from expirebridge.connection.clients import _PRODUCER_RETRIES
-from expirebridge.foreign import calls as reconciling
 from expirebridge.groups import calls as groups
 from expirebridge.moving.ndjson import FIELDS
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.new_task import CHUNK_TASKS
 from tests.kit.cases import each
 from tests.kit.invoked import end_due_tasks, invoke, run

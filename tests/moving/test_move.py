@@ -17,7 +17,6 @@ from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State, Then
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting, MoveRefused
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import Hooks
 from expirebridge.moving import calls as migration
 from expirebridge.moving.migrator import Migrator
@@ -25,7 +24,7 @@ from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import to_ms

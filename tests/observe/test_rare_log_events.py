@@ -9,11 +9,11 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, ListenerStuck
-from expirebridge.foreign import reconciler
 from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.listener import Listener
+from expirebridge.listener.partition import reconciler
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.kit.logs import SECRET, Log, telling

@@ -4,12 +4,11 @@ import pytest
 import redis
 
 from expirebridge import State
-from expirebridge.foreign import calls as reconciling
 from expirebridge.series import calls as series_commands
 from expirebridge.series.calls import DeclarationState, Put, Removal, Retimed, Times
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from tests.kit.patience import PATIENCE
 from tests.kit.series import HOUR, LEASE, due_series, follow, put, retime, series, wait_until

@@ -41,7 +41,6 @@ from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.fleet import calls as fleet
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import tables
@@ -66,6 +65,7 @@ from expirebridge.task.calls import (
     looking,
     pages,
     producing,
+    reconciling,
 )
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.holds import list_holds

@@ -8,13 +8,12 @@ import pytest
 import redis
 
 from expirebridge import HistoryEntry
-from expirebridge.foreign import calls as reconciling
-from expirebridge.foreign.calls import EventKind
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.states import CALL, HOUR, KEY, hear, watch
 from tests.kit.steps import age, claim, new, settle
 

@@ -4,10 +4,9 @@ import pytest
 import redis
 
 from expirebridge import State
-from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from expirebridge.foreign import key_events
-from expirebridge.foreign.key_events import OwnExpiryFilter
+from expirebridge.listener.partition import key_events
+from expirebridge.listener.partition.key_events import OwnExpiryFilter
 
 KEY = b"id:?test.send?[]"
 

@@ -17,22 +17,21 @@ from expirebridge.connection import clients, redis_client
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
 from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.checks import compare, scope_of
-from expirebridge.foreign import calls as reconciling
 from expirebridge.foreign import function_library
-from expirebridge.foreign.calls import Adoption, EventKind, KeyEvent
-from expirebridge.foreign.key_events import KeyEventHandler
 from expirebridge.hooks import End, Hooks
 from expirebridge.lateness import calls as forecasting
 from expirebridge.limits.calls import declare_limits
+from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.moving import calls as migration
 from expirebridge.moving.migrator import Migrator
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.calls import claiming, inspection, producing
+from expirebridge.task.calls import claiming, inspection, producing, reconciling
 from expirebridge.task.calls import partitions as partitions_commands
 from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.keys import parse_key
 from expirebridge.task.operations.operations import Operations
 from tests.kit.invoked import app

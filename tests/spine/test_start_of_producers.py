@@ -123,6 +123,6 @@ def test_a_listener_loads_at_once_what_it_needs_later() -> None:
     named = {f"expirebridge.{name}" for name in ("events", "handlers.registry")}
     calls = {
         f"expirebridge.{name}"
-        for name in ("task.calls.claiming", "foreign.calls", "task.calls.inspection")
+        for name in ("task.calls.claiming", "task.calls.reconciling", "task.calls.inspection")
     }
     assert named | calls <= loaded_by(LISTENS)

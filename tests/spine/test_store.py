@@ -10,11 +10,10 @@ import redis
 from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerOutOfMemory, ServerUnreachable
-from expirebridge.foreign import calls as reconciling
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, looking, producing
+from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.call import When, command
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.task import to_ms

@@ -15,14 +15,13 @@ from expirebridge.checks.finding import Level
 from expirebridge.checks.work import check_functions
 from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
-from expirebridge.foreign import calls as reconciling
 from expirebridge.hooks import End
 from expirebridge.ledger.calls import MOST_DIRTY
 from expirebridge.limits.calls import declare_limits
 from expirebridge.sealing.checks import check_opened
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.task import from_ms
 from tests.kit.colours import Ask, asking_one

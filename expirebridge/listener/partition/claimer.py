@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 
 from expirebridge.errors import ServerError
-from expirebridge.foreign.key_events import KeyEventHandler
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.lateness.values import LateCause
 from expirebridge.listener.execution.attempt import Consumer
@@ -16,6 +15,7 @@ from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
+from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
 from expirebridge.settings import Settings

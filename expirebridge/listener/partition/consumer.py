@@ -4,9 +4,6 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.foreign.key_events import KeyEventHandler
-from expirebridge.foreign.misplaced_keys import MisplacedKeys
-from expirebridge.foreign.reconciler import KeyReconciler
 from expirebridge.hooks import Hooks
 from expirebridge.lateness.causes import Hindrances
 from expirebridge.ledger.roles import ledger_roles_of
@@ -17,6 +14,7 @@ from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.claimer import Claimer
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
+from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.partition.maintenance import (
     DurationRecorder,
     LeaseReaper,
@@ -24,6 +22,8 @@ from expirebridge.listener.partition.maintenance import (
     Ticker,
     TimeZoneUpdater,
 )
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Membership, PartitionSession
 from expirebridge.listener.wakeups import Wakeup

@@ -5,7 +5,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from expirebridge.foreign import calls as reconciling
 from expirebridge.groups.calls import cancel_group
 from expirebridge.hooks import Hooks, Lapsed
 from expirebridge.lateness.calls import Took, note_durations
@@ -17,6 +16,7 @@ from expirebridge.series.schedule import SeriesSpec
 from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.series.time_zones import newest_tzdata
 from expirebridge.settings import Settings
+from expirebridge.task.calls import reconciling
 
 EVERY = 1.0
 """Seconds between passes while something is overdue, or the server is away."""

@@ -24,10 +24,10 @@ from expirebridge.errors import (
     SlotMoving,
     SlotUnserved,
 )
-from expirebridge.foreign.misplaced_keys import MisplacedKeys
 from expirebridge.hooks import FailedOver, Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.server import Server, report
 from expirebridge.listener.server.servers import Servers
 from expirebridge.listener.server_health import ServerHealth

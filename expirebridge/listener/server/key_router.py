@@ -1,7 +1,7 @@
 """The partitions of a server, by the names of their keys and channels."""
 
-from expirebridge.foreign.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 
 
 class KeyRouter:

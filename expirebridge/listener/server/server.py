@@ -13,13 +13,13 @@ from expirebridge.checks import (
     refuse_unsuitable,
 )
 from expirebridge.connection.sentinel import PinnedPrimary
-from expirebridge.foreign.misplaced_keys import MisplacedKeys
-from expirebridge.foreign.scanner import Scanner
 from expirebridge.hooks import Hooks
 from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
+from expirebridge.listener.server.scanner import Scanner
 from expirebridge.listener.server.settings_monitor import SettingsMonitor
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.listener.server_health import ServerHealth

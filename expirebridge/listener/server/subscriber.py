@@ -15,14 +15,14 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.foreign.calls import EventKind
-from expirebridge.foreign.key_events import HEARD
 from expirebridge.lateness.values import LateCause
+from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
 from expirebridge.store.errors import translated
+from expirebridge.task.calls.reconciling import EventKind
 
 ROLE = "the subscription"
 PING_EVERY = 1.0

@@ -9,17 +9,17 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import islice, takewhile
+from typing import Protocol
 
 from expirebridge.errors import ScriptFailed, ServerError
-from expirebridge.foreign import calls
-from expirebridge.foreign.calls import Adoption, EventKind, KeyEvent
-from expirebridge.foreign.misplaced_keys import MisplacedKeys
-from expirebridge.ledger.row_check import RowCheck
 from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.session import PartitionSession, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
+from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import BATCH, Steps, batches
+from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.counting import plural
 from expirebridge.task.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
 from expirebridge.task.log_fields import event
@@ -35,7 +35,7 @@ def sift(news: Collection[News], home: str = "") -> Steps[list[KeyEvent]]:
     unexplained: set[News] = set()
     for heard in EventKind:
         if names := [name for name, what in news if what is heard]:
-            found = yield from calls.find_unexplained(names, heard)
+            found = yield from reconciling.find_unexplained(names, heard)
             unexplained.update((name, heard) for name in found)
     key_events = [
         key_event_of(name, heard, home) for name, heard in news if (name, heard) in unexplained
@@ -77,6 +77,18 @@ LONGEST_ECHO_WAIT = 4.0
 """The same while more is due than this listener could claim."""
 
 
+class RowFinder(Protocol):
+    """Asks a ledger for the rows of tasks whose records the server does not have."""
+
+    async def with_rows(self, ids: Collection[str]) -> set[str]:
+        """Those of these tasks that have a row."""
+        ...
+
+    async def recall(self, ids: Collection[str]) -> None:
+        """Have tasks relayed again whose records the server lost."""
+        ...
+
+
 class KeyReconciler:
     """Reconciles keys that an event or a scan named with their records."""
 
@@ -84,7 +96,7 @@ class KeyReconciler:
         self,
         consumer: SessionOwner,
         settings: Settings,
-        row_check: RowCheck | None,
+        row_check: RowFinder | None,
         misplaced: MisplacedKeys,
         *,
         wakeup: Wakeup,
@@ -274,7 +286,11 @@ class KeyReconciler:
         asked for its role after the reports came.
         """
         deleted = sum(key_event.heard is EventKind.DELETED for key_event in key_events)
-        if not deleted or not session.may_be_demoted or await session.store.run(calls.is_primary()):
+        if (
+            not deleted
+            or not session.may_be_demoted
+            or await session.store.run(reconciling.is_primary())
+        ):
             return True
         session.resyncs.request("the server that reported deletions is a replica now")
         logger.warning(
@@ -306,7 +322,7 @@ class KeyReconciler:
             await self._adopt_all([key_event], session)
 
     async def _adopt(self, key_events: list[KeyEvent], session: PartitionSession) -> list[Adoption]:
-        codes = await session.store.run(calls.adopt(key_events, self._settings))
+        codes = await session.store.run(reconciling.adopt(key_events, self._settings))
         for key_event, code in zip(key_events, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(

@@ -5,7 +5,6 @@ import logging
 import time
 from collections import deque
 
-from expirebridge.foreign import calls
 from expirebridge.hooks import Gap, Hooks, Scanned
 from expirebridge.lateness.values import LateCause
 from expirebridge.listener.partition.consumer import PartitionConsumer
@@ -15,6 +14,7 @@ from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.settings import Settings
 from expirebridge.task.calls import pages as pages_commands
+from expirebridge.task.calls import reconciling
 from expirebridge.task.counting import plural
 from expirebridge.task.log_fields import event
 
@@ -116,7 +116,7 @@ class Scanner(PeriodicRole):
         key_router, store = self._key_router, self._owner.session.store
         cursor, adopted, pacer = "0", 0, Pacer(share)
         while True:
-            cursor, names = await store.run(calls.walk(cursor, STEP))
+            cursor, names = await store.run(reconciling.walk(cursor, STEP))
             own: dict[PartitionConsumer, list[bytes]] = {}
             for name in names:
                 if consumer := key_router.find(name):
@@ -124,14 +124,14 @@ class Scanner(PeriodicRole):
                 else:
                     key_router.notice_misplaced(name)
             for consumer, theirs in own.items():
-                step = await consumer.store.run(calls.check_keys(theirs, self._settings))
+                step = await consumer.store.run(reconciling.check_keys(theirs, self._settings))
                 adopted += await self._take(consumer, step)
             if cursor == pages_commands.BEGINNING:
                 return adopted
             await pacer.pause()
 
     async def _scan(self, consumer: PartitionConsumer, share: float) -> int:
-        pages = pages_commands.Pages(lambda cursor: calls.scan(cursor, STEP, self._settings))
+        pages = pages_commands.Pages(lambda cursor: reconciling.scan(cursor, STEP, self._settings))
         adopted, pacer = 0, Pacer(share)
         while scanned := await consumer.store.run(pages.next()):
             adopted += await self._take(consumer, scanned)
@@ -139,7 +139,7 @@ class Scanner(PeriodicRole):
                 await pacer.pause()
         return adopted
 
-    async def _take(self, consumer: PartitionConsumer, step: calls.ScanStep) -> int:
+    async def _take(self, consumer: PartitionConsumer, step: reconciling.ScanStep) -> int:
         """Take what a step found; returns how many tasks were adopted."""
         for id in step.repaired:
             logger.error(

@@ -2,13 +2,13 @@
 
 import time
 
-from expirebridge.foreign.calls import EventKind
-from expirebridge.foreign.reconciler import KeyReconciler
 from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
+from expirebridge.task.calls.reconciling import EventKind
 
 # Filter for the key events that a listener's own claims cause.
 #
