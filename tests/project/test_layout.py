@@ -120,6 +120,11 @@ def test_rooms_do_not_know_each_other() -> None:
     assert arrows(ROOMS, ROOMS) == known_arrows.ROOMS_TO_ROOMS
 
 
+def test_frames_reach_rooms_through_capabilities() -> None:
+    """But for these."""
+    assert arrows(FRAMES, ROOMS) == known_arrows.FRAMES_TO_ROOMS
+
+
 def test_only_the_faces_of_a_room_know_frames() -> None:
     """Its command, page and checks use what the frames have for all of these."""
     assert {
