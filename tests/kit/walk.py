@@ -31,7 +31,8 @@ from tests.kit.witness import Witness, listening
 
 PACKAGE = Path(expirebridge.__file__).parent
 DAY = 86400.0
-DELAY = 0.2
+DELAY = 2.0
+"""Seconds until a task is due: until then all has come to an end that follows its making."""
 QUIET = 0.5
 """Seconds in which nothing runs that has not run before: what was to come has come."""
 _DEFINITION = re.compile(r"^(?:local|function) .*", re.MULTILINE)
