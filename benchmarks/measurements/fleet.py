@@ -17,11 +17,10 @@ from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.fleet import calls as fleet
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.script_loader import load
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.call import Command, new_nonce
 from expirebridge.task.calls.claiming import Claim, Walk
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from expirebridge.checks.finding import Finding, ok, warning
 from expirebridge.checks.work import first_of
 from expirebridge.errors import LimitsNeedOnePartition
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.functions import KnownFunctions
 from expirebridge.groups.calls import find_unended
 from expirebridge.handlers.definition import Handler
 from expirebridge.limits.calls import read_limits
 from expirebridge.limits.lanes import DeclaredLimit, Lane
-from expirebridge.task.calls import holds, inspection
+from expirebridge.task.calls import fleet, holds, inspection
 from expirebridge.task.calls.call import PARTITIONS, Steps
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human

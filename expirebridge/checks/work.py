@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from expirebridge.checks.finding import Finding, Level, error, ok, warning
 from expirebridge.checks.server import SAMPLE, other_data
-from expirebridge.fleet import calls as fleet
-from expirebridge.fleet.calls import Fleet, Idle
 from expirebridge.fleet.functions import KnownFunctions
 from expirebridge.foreign import function_library
 from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
@@ -17,8 +15,9 @@ from expirebridge.series.values import Series
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import Database
 from expirebridge.task.answers import Counts, LeftOut, texts_of
-from expirebridge.task.calls import inspection, looking, reconciling
+from expirebridge.task.calls import fleet, inspection, looking, reconciling
 from expirebridge.task.calls.call import PARTITIONS, Steps, at_if_available
+from expirebridge.task.calls.fleet import Fleet, Idle
 from expirebridge.task.calls.inspection import Health
 from expirebridge.task.calls.pages import BEGINNING, Pages
 from expirebridge.task.counting import plural

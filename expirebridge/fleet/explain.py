@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from expirebridge.fleet import calls
-from expirebridge.fleet.calls import Fleet
 from expirebridge.fleet.functions import KnownFunctions
 from expirebridge.settings import Settings
 from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
+from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.counting import plural
 from expirebridge.task.explaining import Explain, Rank, obstacle, reason, runs
 from expirebridge.task.lacking import Lacking
@@ -23,11 +22,11 @@ _REMEDY = "expirebridge handlers --fleet"
 def explain(found: Circumstances, settings: Settings) -> Steps[Mapping[Rank, Explain]]:
     """Explain tasks that need a listener, or run in one: the listeners are asked for these only."""
     if found.task.state is State.RUNNING:
-        fleet = yield from calls.read_fleet(settings.lease)
+        fleet = yield from read_fleet(settings.lease)
         return {Rank.BUSY: lambda now: _overran(now, fleet)}
     if not found.needs_listener:
         return {}
-    fleet = yield from calls.read_fleet(settings.lease)
+    fleet = yield from read_fleet(settings.lease)
     counts = yield from looking.count(settings.lease)
     listeners = _Listeners(fleet, counts.running)
     return {

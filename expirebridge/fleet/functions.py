@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from expirebridge.fleet.aliases import suggestion
-from expirebridge.fleet.calls import Fleet
 from expirebridge.fleet.signatures import digest_of
+from expirebridge.task.calls.fleet import Fleet
 
 
 def believed(fleet: Fleet) -> dict[str, dict[str, str]]:

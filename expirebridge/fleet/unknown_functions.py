@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
 from expirebridge.errors import InvalidSetting, InvalidTask, ScriptFailed, ServerError
-from expirebridge.fleet import calls as fleet_commands
 from expirebridge.settings import Settings
+from expirebridge.task.calls import fleet as fleet_commands
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.log_fields import event
 

@@ -11,11 +11,11 @@ from expirebridge.cli.output import print_json, print_line
 from expirebridge.cli.stats import store_of
 from expirebridge.cli.tasks import not_possible
 from expirebridge.errors import InvalidSetting
-from expirebridge.fleet.calls import Fleet, read_fleet
 from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.sealing.resealing import Resealed
 from expirebridge.sealing.resealing import reseal as reseal_once
 from expirebridge.settings import Settings
+from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.counting import plural
 
 MOST_WALKS = 10

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.fleet import calls as fleet
 from expirebridge.series.schedule import check_series_id
 from expirebridge.series.values import Series
 from expirebridge.task import keys
 from expirebridge.task.bridge import AsyncBridge
+from expirebridge.task.calls import actions
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.log_fields import event
 from expirebridge.task.task import UNCLAIMED, Change, State
@@ -70,7 +70,7 @@ async def _note(context: PageContext, who: str, action: str, target: str, result
     """Record the action. If that fails, it is still done, and in the log."""
     try:
         await context.store.run(
-            fleet.note_action(who=who, action=action, target=target, result=result)
+            actions.note_action(who=who, action=action, target=target, result=result)
         )
     except ServerError as failure:
         logger.warning(
@@ -248,7 +248,7 @@ class ActionPages:
 
     async def log(self, request: Request) -> Response:
         """The log of actions: what was done, and by whom."""
-        noted = await self._context.store.run(fleet.read_actions(_LOGGED))
+        noted = await self._context.store.run(actions.read_actions(_LOGGED))
         return self._context.page(
             request, "actions.html", noted=noted, now=await self._context.now(), limit=_LOGGED
         )

@@ -14,13 +14,13 @@ from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.fleet.calls import Fleet, read_fleet
 from expirebridge.lateness.objective import ObjectiveResult
 from expirebridge.lateness.values import words_of
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.sealing.checks import check_opened
 from expirebridge.task.answers import Counts, LeftOut, texts_of
 from expirebridge.task.calls import inspection
+from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.calls.inspection import (
     FunctionSurvey,
     Health,

@@ -32,7 +32,6 @@ from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
 from expirebridge.embedded.cluster import free_ports
 from expirebridge.embedded.server import HOST, EmbeddedServer
-from expirebridge.fleet import calls as fleet
 from expirebridge.foreign import function_library
 from expirebridge.hooks import End, Gap
 from expirebridge.lateness import calls as forecasting
@@ -50,7 +49,9 @@ from expirebridge.store import script_loader
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.task.calls import (
+    actions,
     claiming,
+    fleet,
     inspection,
     looking,
     pages,
@@ -602,8 +603,8 @@ def look_after(cluster: Cluster) -> None:
         store.run(inspection.count_before(State.PENDING, [0]))
         store.run(inspection.list_listeners(1))
         store.run(inspection.read_tally(spans=1, minutes=1))
-        store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
-        assert len(store.run(fleet.read_actions(1))) == 1
+        store.run(actions.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert len(store.run(actions.read_actions(1))) == 1
         assert store.run(migration.find_known(["made", "nobody"])) == [True, False]
         assert store.run(migration.note_import("arq old:6379/0", look_only=False))[1] == 0
         assert store.run(inspection.survey_functions(10)).examined > 0

@@ -7,12 +7,12 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge
-from expirebridge.fleet import calls as fleet_commands
-from expirebridge.fleet.calls import FleetListener
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, inspection, reconciling
+from expirebridge.task.calls import fleet as fleet_commands
 from expirebridge.task.calls.claiming import HeartbeatReply
+from expirebridge.task.calls.fleet import FleetListener
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, server_ms
 from tests.kit.witness import Witness, listening

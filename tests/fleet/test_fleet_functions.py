@@ -2,9 +2,9 @@
 
 import pytest
 
-from expirebridge.fleet.calls import Fleet, FleetListener
 from expirebridge.fleet.functions import KnownFunctions, believed
 from expirebridge.fleet.signatures import Fingerprint
+from expirebridge.task.calls.fleet import Fleet, FleetListener
 from tests.kit.witness import registry_of
 
 

@@ -7,10 +7,9 @@ import pytest
 import redis
 
 from expirebridge import State
-from expirebridge.fleet import calls as fleet
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, inspection, looking, producing
+from expirebridge.task.calls import claiming, fleet, inspection, looking, producing
 from expirebridge.task.calls.call import new_nonce
 from expirebridge.task.calls.claiming import Claim, Settled, Settlement, Walk
 from expirebridge.task.lacking import Lacking

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
-from expirebridge.fleet import calls as fleet
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import fleet
 from tests.kit.invoked import invoke_json, run
 from tests.kit.patience import until
 from tests.kit.processes import listener

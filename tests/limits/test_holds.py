@@ -12,7 +12,6 @@ import redis
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
 from expirebridge.checks.waiting import check_holds, check_limits
 from expirebridge.connection import clients
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
@@ -20,7 +19,7 @@ from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.calls import claiming, producing, reconciling
+from expirebridge.task.calls import claiming, fleet, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.partitions import PartitionLayout

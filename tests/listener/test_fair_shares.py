@@ -12,13 +12,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from expirebridge import AsyncBridge
-from expirebridge.fleet import calls as fleet_commands
 from expirebridge.hooks import Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer, fair_share
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import fleet as fleet_commands
 from expirebridge.task.calls.call import new_nonce
 from expirebridge.task.calls.claiming import Claim, FairShareInput, Settlement, Walk
 from tests.kit.patience import PATIENCE

@@ -10,10 +10,10 @@ import pytest
 from expirebridge import AsyncBridge, Bridge, Reason
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.checks.work import check_health
-from expirebridge.fleet import calls as fleet
 from expirebridge.hooks import Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import fleet
 from tests.kit.invoked import invoke, invoke_json
 from tests.kit.logs import Log
 from tests.kit.patience import PATIENCE

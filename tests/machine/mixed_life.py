@@ -11,7 +11,6 @@ from typing import Any
 import redis
 
 from expirebridge import State
-from expirebridge.fleet import calls as fleet
 from expirebridge.groups import calls as groups
 from expirebridge.lateness import calls as forecasting
 from expirebridge.limits import calls as lanes
@@ -22,8 +21,10 @@ from expirebridge.series.calls import NextTick, Putting, Times
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import (
+    actions,
     circumstances,
     claiming,
+    fleet,
     holds,
     inspection,
     looking,
@@ -248,7 +249,7 @@ class MixedLife:
             claiming.heartbeat(f"of {code}", SETTINGS.lease, [], code=code),
             claiming.leave(self._one("of aa", "of bb")),
             forecasting.note_durations({}),
-            fleet.note_action(who="w", action="cancel", target="a", result="ok"),
+            actions.note_action(who="w", action="cancel", target="a", result="ok"),
             migration.note_import("csv", look_only=self._one(True, False)),
         ]  # fmt: skip
         self._run(self._one(*calls))
@@ -268,7 +269,7 @@ class MixedLife:
             inspection.find_overwritten(), forecasting.forecast(60, 3, sample=10),
             lanes.read_limits(10), lanes.read_lane_arguments(), holds.list_holds(),
             groups.get_group(GROUP), groups.list_groups("0"), fleet.read_fleet(LEASE),
-            fleet.read_actions(10), forecasting.read_durations(), migration.find_known([id]),
+            actions.read_actions(10), forecasting.read_durations(), migration.find_known([id]),
             migration.stored_page(state, "0"), migration.stored_groups("0"),
             resealing.record_page(state, "0"), series_commands.get_series(SERIES[0], LEASE),
             series_commands.series_page("0", LEASE),

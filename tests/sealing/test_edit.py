@@ -9,14 +9,13 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, Task
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.hooks import Hooks
 from expirebridge.limits.calls import declare_limits
 from expirebridge.moving import calls as migration
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, editing, looking, producing, reconciling
+from expirebridge.task.calls import claiming, editing, fleet, looking, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.keys import MAX_ARGS, MAX_ARGS_IN_KEY

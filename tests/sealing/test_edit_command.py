@@ -7,10 +7,9 @@ from typer.testing import CliRunner
 
 from expirebridge import Bridge, Task
 from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, fleet
 from tests.kit.invoked import app, invoke, invoke_json, run
 from tests.kit.processes import ROOT
 

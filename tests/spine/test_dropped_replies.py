@@ -40,7 +40,6 @@ from expirebridge.checks import check_health, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.fleet import calls as fleet
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import tables
@@ -59,8 +58,10 @@ from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.task.calls import (
+    actions,
     circumstances,
     claiming,
+    fleet,
     inspection,
     looking,
     pages,
@@ -875,7 +876,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "read_fleet": lambda store: store.run(fleet.read_fleet(10)),
     "list_listeners": lambda store: store.run(inspection.list_listeners(10)),
     "read_tally": lambda store: store.run(inspection.read_tally(spans=2, minutes=1)),
-    "read_actions": lambda store: store.run(fleet.read_actions(10)),
+    "read_actions": lambda store: store.run(actions.read_actions(10)),
     "forecast": lambda store: store.run(forecasting.forecast(60, 2, sample=2)),
     "read_durations": lambda store: store.run(forecasting.read_durations()),
     "find_known": lambda store: store.run(migration.find_known(["a"])),
@@ -905,7 +906,7 @@ def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
         Store(clients.producer_client(proxy.url), prefix="expirebridge")
     ) as store:
         proxy.cut_reply_of("note_action", times=2)
-        store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        store.run(actions.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
     assert proxy.cuts == {"note_action": 2}
     assert client.llen("expirebridge:actions") == 1
 

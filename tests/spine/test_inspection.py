@@ -7,9 +7,8 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from expirebridge.fleet import calls as fleet
 from expirebridge.store.client import Store
-from expirebridge.task.calls import inspection
+from expirebridge.task.calls import actions, inspection
 from expirebridge.task.calls.claiming import Settled, Settlement
 from tests.kit.steps import claim, server_ms, settle
 
@@ -38,8 +37,8 @@ def test_listeners_are_told_with_their_last_beat(store: Store, client: redis.Red
 
 def test_the_last_thousand_actions_are_kept(store: Store, client: redis.Redis) -> None:
     for n in range(1002):
-        store.run(fleet.note_action(who="ann", action="cancel", target=f'"{n}\n', result="é"))
-    found = store.run(fleet.read_actions(2))
+        store.run(actions.note_action(who="ann", action="cancel", target=f'"{n}\n', result="é"))
+    found = store.run(actions.read_actions(2))
     assert [(action.who, action.target) for action in found] == [
         ("ann", '"1001\n'),
         ("ann", '"1000\n'),

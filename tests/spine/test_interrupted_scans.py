@@ -7,10 +7,9 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from expirebridge.fleet import calls as fleet
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, producing
+from expirebridge.task.calls import claiming, fleet, producing
 from expirebridge.task.calls.call import new_nonce
 from expirebridge.task.calls.claiming import Walk
 from tests.kit.steps import new, server_ms

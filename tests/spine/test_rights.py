@@ -15,7 +15,6 @@ from expirebridge.checks.server import check_rights
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients, redis_client
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.checks import compare, scope_of
 from expirebridge.foreign import function_library
 from expirebridge.hooks import End, Hooks
@@ -28,7 +27,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.calls import claiming, inspection, producing, reconciling
+from expirebridge.task.calls import actions, claiming, fleet, inspection, producing, reconciling
 from expirebridge.task.calls import partitions as partitions_commands
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
@@ -287,8 +286,8 @@ def watch(url: str) -> None:
         assert len(store.run(inspection.read_tally(spans=2, minutes=1))) == 2
         assert [beat.name for beat in store.run(inspection.list_listeners(10))] == ["somebody"]
         assert [each.name for each in store.run(fleet.read_fleet(10)).listeners] == ["somebody"]
-        store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
-        assert [action.who for action in store.run(fleet.read_actions(10))] == ["ann"]
+        store.run(actions.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert [action.who for action in store.run(actions.read_actions(10))] == ["ann"]
         store.run(forecasting.note_durations({"mail.send": forecasting.Took(2, 3)}))
         assert store.run(forecasting.read_durations()) == {"mail.send": forecasting.Took(2, 3)}
 

@@ -15,13 +15,13 @@ from tests.kit.processes import ROOT
 # needed later is imported by the first call that uses it.
 NEEDED = [
     "connection", "connection.clients", "connection.connections", "connection.redis_client",
-    "connection.urls", "errors", "fleet", "fleet.calls", "fleet.unknown_functions", "groups",
+    "connection.urls", "errors", "fleet", "fleet.unknown_functions", "groups",
     "groups.names", "groups.operations", "handlers", "handlers.call", "hooks", "limits",
     "sealing", "sealing.codec", "sealing.key_ring", "series", "series.operations", "settings",
     "store", "store.batching", "store.client", "store.errors", "store.partition_availability",
     "store.partition_count", "store.partitions", "store.record_values", "store.routing",
     "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
-    "task.bridge", "task.calls", "task.calls.call", "task.calls.partitions",
+    "task.bridge", "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
     "task.calls.producing", "task.counting", "task.durations", "task.forks", "task.keys",
     "task.keywords", "task.lazy_imports", "task.log_fields", "task.new_task", "task.operations",
     "task.operations.base", "task.operations.changing", "task.operations.editing",

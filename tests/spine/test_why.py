@@ -13,7 +13,6 @@ import redis
 from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State, Then
 from expirebridge.checks.finding import Level
 from expirebridge.checks.work import check_functions
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.ledger.calls import MOST_DIRTY
@@ -21,7 +20,7 @@ from expirebridge.limits.calls import declare_limits
 from expirebridge.sealing.checks import check_opened
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming, reconciling
+from expirebridge.task.calls import claiming, fleet, reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.task import from_ms
 from tests.kit.colours import Ask, asking_one

@@ -8,13 +8,12 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.lateness.objective import Objective
 from expirebridge.listener.execution.outcome import OutcomeBuilder
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.durations import human
 from expirebridge.web.overview import Backlog, Readings

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from expirebridge.fleet.calls import OVERRUN, Idle
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.calls.fleet import OVERRUN, Idle
 
 _OVERRUN_AFTER = 1.0
 """Seconds after its timeout at which a handler that still runs is reported: one that can be

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.fleet import calls as fleet
 from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.limits import calls as lanes
 from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.session import SessionOwner
-from expirebridge.task.calls import claiming
+from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.call import Command
 
 # What a listener runs, as its heartbeats report it.

@@ -136,8 +136,8 @@ def _is_checked(func: str, encoded: bytes, lease: float) -> Steps[bool]:
     While several codes run, one that takes them is enough: the others leave the task to it. Raises
     InvalidTask if none does.
     """
-    from expirebridge.fleet.calls import read_fleet  # noqa: PLC0415 - not for making tasks
     from expirebridge.fleet.functions import believed  # noqa: PLC0415 - likewise
+    from expirebridge.task.calls.fleet import read_fleet  # noqa: PLC0415 - not for making tasks
 
     try:
         fleet = yield from read_fleet(lease)
