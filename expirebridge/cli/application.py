@@ -1,78 +1,27 @@
 """The commands of `expirebridge`, and the help that lists them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 
+from expirebridge.capabilities import given
 from expirebridge.cli.advice import advising, in_options
+from expirebridge.cli.words import PANELS, WORDS, GivesWords, Word
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.django_project import set_up_django
 from expirebridge.settings import warn_of_variables
 
-PANELS = {
-    "Tasks": {
-        "make": "cli.tasks.make",
-        "watch": "cli.tasks.watch",
-        "beat": "cli.tasks.beat",
-        "show": "cli.tasks.show",
-        "why": "cli.tasks.why",
-        "list": "cli.tasks.list_",
-        "cancel": "cli.tasks.cancel",
-        "reschedule": "cli.tasks.reschedule",
-        "put-off": "cli.tasks.put_off",
-        "pause": "cli.tasks.pause",
-        "resume": "cli.tasks.resume",
-        "run": "cli.tasks.run",
-        "edit": "cli.edit.edit",
-        "failed": "cli.failed.group",
-        "groups": "groups.command.group",
-        "series": "series.command.group",
-        "ledger": "ledger.command.group",
-    },
-    "Running": {
-        "listen": "cli.listen.listen",
-        "handlers": "cli.handlers.handlers",
-        "server": "cli.server.server",
-        "init": "cli.init.init",
-        "demo": "cli.demo.demo",
-    },
-    "Looking": {
-        "count": "cli.tasks.count",
-        "stats": "cli.stats.stats",
-        "top": "cli.stats.top",
-        "limits": "limits.command.limits",
-        "forecast": "lateness.forecast_command.forecast",
-        "scale": "lateness.scale_command.scale",
-        "dashboard": "cli.dashboard.dashboard",
-    },
-    "Operating": {
-        "let-pass": "limits.command.let_pass",
-        "weight": "limits.command.weight",
-        "doctor": "cli.doctor.doctor",
-        "check": "cli.doctor.check",
-        "hold": "cli.holds.hold",
-        "release": "cli.holds.release",
-        "holds": "cli.holds.holds",
-        "acl": "cli.acl.acl",
-        "compat": "fleet.command.compat",
-        "reseal": "sealing.command.reseal",
-        "partitions": "cli.partitions.group",
-    },
-    "Moving": {
-        "move": "moving.command.move",
-        "export": "moving.export_import.export",
-        "import": "moving.export_import.import_",
-    },
-    "Other languages": {
-        "key": "cli.tasks.key",
-        "functions": "foreign.command.group",
-    },
-}
-"""The module and name of each command or group, by its heading, in the order of the help."""
-COMMANDS = {word: place for places in PANELS.values() for word, place in places.items()}
+_GIVEN = (WORDS, *(module.WORDS for module in cast("tuple[GivesWords, ...]", given("words"))))
+COMMANDS: Mapping[str, Word] = dict(
+    sorted(
+        (item for words in _GIVEN for item in words.items()),
+        key=lambda item: (PANELS.index(item[1].panel), item[1].place),
+    )
+)
+"""Each command or group by its word, in the order of the help."""
 
 
 class HeadedGroup(TyperGroup):
@@ -123,12 +72,13 @@ def application(words: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(_root)
     for word in words:
-        module, _, name = COMMANDS[word].rpartition(".")
+        panel, _, function = COMMANDS[word]
+        module, _, name = function.rpartition(".")
         found = getattr(import_module(f"expirebridge.{module}"), name)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=word, rich_help_panel=_panel_of(word))
+            app.add_typer(found, name=word, rich_help_panel=panel)
         else:
-            app.command(word, rich_help_panel=_panel_of(word))(found)
+            app.command(word, rich_help_panel=panel)(found)
     return app
 
 
@@ -137,10 +87,6 @@ def asked_for(words: list[str]) -> Iterable[str]:
     if words == ["--version"]:
         return []
     return words[:1] if words and words[0] in COMMANDS else COMMANDS
-
-
-def _panel_of(word: str) -> str:
-    return next(panel for panel, places in PANELS.items() if word in places)
 
 
 def _print_version(wanted: bool) -> None:

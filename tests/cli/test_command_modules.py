@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from typing import cast
 
 import pytest
 
+from expirebridge.capabilities import given
 from expirebridge.cli.application import COMMANDS, asked_for
+from expirebridge.cli.words import WORDS, GivesWords
 
 PROGRAM = """
 import sys
@@ -41,3 +44,10 @@ def test_a_command_imports_nothing_of_others(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", [(), ("--help",), ("lst",)])
 def test_whoever_names_no_command_sees_all(words: tuple[str, ...]) -> None:
     assert list(asked_for(list(words))) == list(COMMANDS)
+
+
+def test_a_word_and_its_place_in_the_help_are_given_once() -> None:
+    rooms = cast("tuple[GivesWords, ...]", given("words"))
+    given_words = [*WORDS.items(), *(item for room in rooms for item in room.WORDS.items())]
+    assert len(given_words) == len(COMMANDS)
+    assert len({(told.panel, told.place) for _, told in given_words}) == len(given_words)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.cli.application import COMMANDS, PANELS
+from expirebridge.cli.application import COMMANDS
+from expirebridge.cli.words import PANELS
 from tests.kit.invoked import ROOT_COMMAND, commands, invoke
 
 CALL = re.compile(r"(?:^|\| |\$\()expirebridge ([^|>&)]*)")
@@ -114,4 +115,7 @@ def test_the_help_lists_commands_below_headings(url: str) -> None:
             heading = line.removesuffix(":")
         elif line.startswith("  ") and line.split()[0] in COMMANDS:
             shown.setdefault(heading, []).append(line.split()[0])
-    assert shown == {panel: list(places) for panel, places in PANELS.items()}
+    assert shown == {
+        panel: [word for word, told in COMMANDS.items() if told.panel == panel] for panel in PANELS
+    }
+    assert list(shown) == list(PANELS)

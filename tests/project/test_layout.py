@@ -24,7 +24,7 @@ FRAMES = {"cli", "web", "checks", "observe", "testing", "embedded", "contrib", "
 BASE = {"capabilities", "errors", "settings", "hooks", "events"}
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
-    "command", "page", "metrics",
+    "command", "words", "page", "metrics",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""
 TESTS = Path(__file__).parents[1]
@@ -126,11 +126,11 @@ def test_frames_reach_rooms_through_capabilities() -> None:
 
 
 def test_only_the_faces_of_a_room_know_frames() -> None:
-    """Its command, page and checks use what the frames have for all of these."""
+    """Its command, words, page, checks and metrics use what the frames have for all of these."""
     assert {
         arrow
         for arrow in arrows(SPINE | ROOMS | BASE, FRAMES)
-        if not re.match(r"\w+\.(\w+_)?(command|page|checks|metrics) ", arrow)
+        if not re.match(r"\w+\.(\w+_)?(command|words|page|checks|metrics) ", arrow)
     } == known_arrows.OTHERS_TO_FRAMES
 
 
