@@ -24,7 +24,7 @@ LAB := $(VENV)-bench/lab
 SITE := $(VENV)-docs
 RELEASE := $(VENV)-release
 
-.PHONY: demo test test-throttled test-repeated test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check lock format bench bench-report designs screenshots docs release-check clean
+.PHONY: demo test test-throttled test-repeated test-all test-rest without test-servers test-pythons test-lowest servers clients sources machine faults series soak check lock format bench bench-report designs screenshots docs release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
@@ -43,6 +43,9 @@ test-all: test test-rest test-pythons test-lowest  ## All tests, against every s
 
 test-rest: $(VENV)/.dev $(VENV)/fast/hiredis $(SITE)/.made  ## Those that `make test` leaves out
 	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(P:%=tests/%) $(ARGS)
+
+without: $(VENV)/.dev $(VENV)/fast/hiredis  ## The spine's tests on a copy of the package from which a room is taken out: ROOM=moving
+	@$(BIN)/python -m tests.kit.without $(ROOM)
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model; and the property tests at length
 	@EXPIREBRIDGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/machine -q $(ARGS)

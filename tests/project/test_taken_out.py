@@ -1,0 +1,35 @@
+"""The package stands without a room: the spine's tests pass on a copy from which it is deleted."""
+
+import pytest
+
+from tests.kit.without import run_spine, taken_out, unimportable, unreadable
+from tests.project.known_arrows import SPINE_TO_ROOMS
+from tests.project.taken_out import COME_OUT
+
+
+@pytest.mark.parametrize("room", sorted(COME_OUT))
+def test_the_spine_does_not_import_it(room: str) -> None:
+    """Imports inside functions count, too."""
+    assert [arrow for arrow in SPINE_TO_ROOMS if f"-> {room}." in f"{arrow}."] == []
+
+
+@pytest.mark.rest
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("room", sorted(COME_OUT))
+def test_the_spine_s_tests_pass_without_it(room: str) -> None:
+    with taken_out(room) as copy:
+        assert unimportable(copy) == {}
+        assert unreadable(copy) == []
+        assert run_spine(room, copy) == 0
+
+
+@pytest.mark.rest
+def test_what_uses_a_room_that_was_taken_out_is_found() -> None:
+    with taken_out("moving") as copy:
+        package = copy / "expirebridge"
+        with (package / "task" / "keys.py").open("a") as planted:
+            planted.write("\nfrom expirebridge.moving import calls\n")
+        with (package / "task" / "lua" / "get.lua").open("a") as planted:
+            planted.write("\n-- include migrated\n")
+        assert "expirebridge.task.keys" in unimportable(copy)
+        assert "task/lua/get.lua includes migrated" in unreadable(copy)
