@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from expirebridge.task.lazy_imports import names_of
 
 if TYPE_CHECKING:
+    from expirebridge.bridge import AsyncBridge, Bridge, make_task, make_tasks
     from expirebridge.errors import (
         EmbeddedServerError,
         ExpirebridgeError,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
     from expirebridge.settings import Settings
     from expirebridge.task.answers import Counts, LeftOut, LimitListing, Listing, Moving
-    from expirebridge.task.bridge import AsyncBridge, Bridge, make_task, make_tasks
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.hold import Hold
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
@@ -133,8 +133,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AsyncBridge": "task.bridge",
-    "Bridge": "task.bridge",
+    "AsyncBridge": "bridge",
+    "Bridge": "bridge",
     "Busy": "task.policies",
     "Call": "handlers",
     "Change": "task.task",
@@ -203,8 +203,8 @@ _MODULES = {
     "hook": "hooks",
     "lifespan": "hooks",
     "log_event": "observe.logs",
-    "make_task": "task.bridge",
-    "make_tasks": "task.bridge",
+    "make_task": "bridge",
+    "make_tasks": "bridge",
 }
 """Where each name is."""
 

@@ -18,12 +18,12 @@ from typing import Annotated
 import redis
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.output import print_line
 from expirebridge.embedded.cluster import FEWEST, EmbeddedCluster
 from expirebridge.embedded.resources import example_tasks
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.errors import ExpirebridgeError
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.counting import plural
 
 SETTLE = 1.0

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.json_arguments import read_named, read_positional
 from expirebridge.cli.options import AsJson, Url
 from expirebridge.cli.output import print_fields, print_json, print_line
 from expirebridge.cli.tasks import TaskId, not_possible, report_change
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.edited_arguments import ArgumentChange, changes
 from expirebridge.task.task import Change, Task
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.options import AsJson, Url, Yes, confirm, read_moment
 from expirebridge.cli.output import (
     print_counts,
@@ -13,7 +14,6 @@ from expirebridge.cli.output import (
     print_tasks,
 )
 from expirebridge.errors import PartlyDone
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.counting import plural
 from expirebridge.task.task import Change, State
 

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Url, read_moment
 from expirebridge.cli.output import moment, print_json, print_line, print_table, warn
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.hold import Hold
 
 Func = Annotated[str | None, typer.Option(help="All tasks of this handler.")]

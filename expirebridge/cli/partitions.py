@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from expirebridge.bridge import Bridge, Operations
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, print_table, warn_of
@@ -13,10 +14,8 @@ from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task.answers import Counts
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.calls.looking import COUNTED
 from expirebridge.task.counting import plural
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.partitions import PartitionLayout
 
 group = typer.Typer(

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from expirebridge.bridge import Operations
 from expirebridge.cli.options import AsJson, Every, Prefix, Url
 from expirebridge.cli.output import (
     arguments,
@@ -31,7 +32,6 @@ from expirebridge.task.answers import Counts, LeftOut, texts_of
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.inspection import Health
 from expirebridge.task.durations import human, seconds_of
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State, Task
 
 SHOWN = 8

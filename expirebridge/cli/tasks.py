@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.json_arguments import read_arguments
 from expirebridge.cli.options import (
@@ -44,7 +45,6 @@ from expirebridge.cli.output import (
 )
 from expirebridge.groups.names import group_of
 from expirebridge.task.answers import Listing
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.operations.listing import MAX_EXAMINED

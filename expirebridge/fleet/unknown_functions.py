@@ -4,20 +4,19 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
-from expirebridge.errors import InvalidSetting, InvalidTask, ScriptFailed, ServerError
+from expirebridge.errors import InvalidTask, ScriptFailed, ServerError
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet as fleet_commands
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.log_fields import event
+from expirebridge.task.operations.base import UnknownFunction
 
 if TYPE_CHECKING:
     from expirebridge.fleet.functions import KnownFunctions
 
 logger = logging.getLogger("expirebridge")
-
-UnknownFunction = Literal["off", "warn", "refuse"]
 
 BELIEVED_FOR = 10.0
 """Seconds for which the answer about a known function is cached."""
@@ -59,10 +58,6 @@ class UnknownFunctions:
     """
 
     def __init__(self, policy: UnknownFunction, settings: Settings) -> None:
-        if policy not in get_args(UnknownFunction):
-            raise InvalidSetting(
-                f"unknown={policy!r}: one of {', '.join(get_args(UnknownFunction))}"
-            )
         self.refuses = policy == "refuse"
         self.warns = policy == "warn"
         self._lease = settings.lease

@@ -5,6 +5,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Url, Yes, confirm
 from expirebridge.cli.output import (
@@ -19,7 +20,6 @@ from expirebridge.cli.output import (
 )
 from expirebridge.errors import GroupNotFound
 from expirebridge.groups.values import Group, GroupState
-from expirebridge.task.bridge import Bridge
 
 Name = Annotated[str, typer.Argument(help="The name of the group.")]
 

@@ -13,13 +13,14 @@ from expirebridge.errors import (
     InvalidTask,
     TaskExists,
 )
-from expirebridge.groups.names import FOLLOW_UP, ON_FAILED, OnFailed, check_group
-from expirebridge.store.record_values import split_call
+from expirebridge.groups.names import FOLLOW_UP, MOST_MEMBERS, ON_FAILED, OnFailed, member_id
 from expirebridge.task.calls.call import Command, Steps
-from expirebridge.task.calls.producing import MakeReply, NewTask
+from expirebridge.task.calls.producing import MakeReply, NewTask, NoMember
+from expirebridge.task.keys import check_group
+from expirebridge.task.methods import AsyncMethods, Methods, awaits, waits
 from expirebridge.task.new_task import new_task
-from expirebridge.task.operations.making import MakingOperations
-from expirebridge.task.task import Outcome, State
+from expirebridge.task.operations.making import MakingOperations, func_of, no_member
+from expirebridge.task.task import Outcome, State, Task
 
 if TYPE_CHECKING:
     from expirebridge.groups.calls import MakeGroupCode, MakeGroupReply
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 _NOT_OF_GROUPS = {"at": None, "id": None, "if_exists": "reject", "max_wait": None, "window": None}
 """Options of a `Then` that the follow-up of a group cannot have, and their defaults."""
+
+
+_OF_IDS = {"id", "if_exists", "max_wait", "window"}
+"""Arguments of `make_task` that a member of a group cannot have."""
 
 
 class GroupOperations(MakingOperations):
@@ -75,7 +80,9 @@ class GroupOperations(MakingOperations):
             raise InvalidTask(f"close={close!r}: True or False")
         members = self._members(name, tasks)
         follow_up = self._follow_up(name, then)
-        yield from self._refuse_unknown([*members, *([follow_up] if follow_up else [])])
+        yield from self._before_making(
+            map(func_of, [*members, *([follow_up] if follow_up else [])])
+        )
         begun = yield from self._begin(name, on_failed, members, follow_up)
         if begun is not groups.calls.MakeGroupCode.MADE:
             group = yield from self._found(name)
@@ -132,6 +139,67 @@ class GroupOperations(MakingOperations):
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
         return find_groups(limit)
 
+    def _add_members(self, group: str, items: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
+        """Make members of a group, under numbers that the server gives out."""
+        new = self._members(check_group(group), items)
+        yield from self._before_making(map(func_of, new))
+        made: dict[int, Task] = {}
+        places: Sequence[int] = range(len(new))
+        while places:
+            first = yield from groups.calls.reserve_members(group, len(places))
+            if isinstance(first, NoMember):
+                raise no_member(group, first)
+            tasks = [
+                new[place]._replace(id=member_id(group, first + position))
+                for position, place in enumerate(places)
+            ]
+            made |= zip(places, (yield from self._make_members(group, first, tasks)), strict=True)
+            # The server lost that a number was given out, and gave it to somebody else, too.
+            places = [place for place in places if made[place].outcome is Outcome.KEPT]
+        return [made[place] for place in range(len(new))]
+
+    def _make_members(self, group: str, first: int, new: Sequence[NewTask]) -> Steps[list[Task]]:
+        """Make members with the numbers from `first` on.
+
+        Those that the server lost meanwhile, as it can at a failover, are made once more. Raises
+        GroupIncomplete if it loses some then, too.
+        """
+        made = yield from self._make_all(new)
+        missing = yield from self._count_missing(group, first, len(new))
+        if missing:
+            again = yield from self._make_all(new)
+            made = [
+                before if task.outcome is Outcome.KEPT else task
+                for before, task in zip(made, again, strict=True)
+            ]
+            missing = yield from self._count_missing(group, first, len(new))
+        if missing:
+            raise GroupIncomplete(group, missing)
+        return made
+
+    def _count_missing(self, group: str, first: int, count: int) -> Steps[int]:
+        """How many of so many members, which were made, are not there."""
+        missing = yield from groups.calls.count_lacking(group, first, count)
+        if missing is None:
+            raise GroupNotFound(group)
+        return missing
+
+    def _members(self, group: str, tasks: Iterable[Mapping[str, Any]]) -> Sequence[NewTask]:
+        """The tasks as the first members of a group. Raises InvalidTask."""
+        items = list(tasks)
+        if len(items) > MOST_MEMBERS:
+            raise InvalidTask(f"group={group!r}: {len(items):,} tasks; at most {MOST_MEMBERS:,}")
+        for position, item in enumerate(items):
+            if isinstance(item, Mapping) and (given := _OF_IDS & item.keys()):
+                raise InvalidTask(
+                    f"task {position}: {sorted(given)[0]}: leave it out; a member's id is its "
+                    "group's name and its place"
+                )
+        return [
+            task._replace(id=member_id(group, place), drawn=False, if_exists="keep")
+            for place, task in enumerate(self._checked(items))
+        ]
+
     def _begin(
         self, name: str, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
     ) -> Steps["MakeGroupCode"]:
@@ -153,16 +221,15 @@ class GroupOperations(MakingOperations):
             raise TaskExists(name + FOLLOW_UP, "not finished")
         if then is not None and begun.code is groups.calls.MakeGroupCode.MADE:
             self._made(then, _reply_of(then, begun))
-            if self._unknown.warns:
-                yield from self._unknown.warn([split_call(then.call)[0]])
+            yield from self._after_making([func_of(then)])
         return begun.code
 
     def _close(self, name: str) -> Steps["Group"]:
         """Close the group; once more if the server lost that. Raises GroupIncomplete."""
         while True:
-            lacking = yield from groups.calls.close_group(name)
-            if lacking:
-                raise GroupIncomplete(name, lacking)
+            missing = yield from groups.calls.close_group(name)
+            if missing:
+                raise GroupIncomplete(name, missing)
             group = yield from self._found(name)
             if group.closed:
                 return group
@@ -207,3 +274,23 @@ def _reply_of(then: NewTask, begun: "MakeGroupReply") -> MakeReply:
         outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,
         call=then.call, args=then.args, state=State.PAUSED,
     )  # fmt: skip
+
+
+class GroupMethods(Methods):
+    """Make, steer and find groups, and wait for the server."""
+
+    make_group = waits(GroupOperations.make_group)
+    close_group = waits(GroupOperations.close_group)
+    cancel_group = waits(GroupOperations.cancel_group)
+    get_group = waits(GroupOperations.get_group)
+    list_groups = waits(GroupOperations.list_groups)
+
+
+class AsyncGroupMethods(AsyncMethods):
+    """The same, awaited."""
+
+    make_group = awaits(GroupOperations.make_group)
+    close_group = awaits(GroupOperations.close_group)
+    cancel_group = awaits(GroupOperations.cancel_group)
+    get_group = awaits(GroupOperations.get_group)
+    list_groups = awaits(GroupOperations.list_groups)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import GroupNotFound, InvalidTask
-from expirebridge.groups.names import check_group
 from expirebridge.groups.values import Group, GroupState
 from expirebridge.task.answers import texts_of
-from expirebridge.task.bridge import AsyncBridge
+from expirebridge.task.keys import check_group
 from expirebridge.task.task import State
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.context import PageContext, redirect

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.bridge import Operations
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import left_out_as_data, moment, print_json, print_line, warn_of
 from expirebridge.cli.stats import store_of
@@ -14,7 +15,6 @@ from expirebridge.lateness.scaling import Scale, read_scale
 from expirebridge.settings import Settings
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human, seconds_of
-from expirebridge.task.operations.operations import Operations
 
 
 def scale(

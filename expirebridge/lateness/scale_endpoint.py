@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
+from expirebridge.bridge import Operations
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.hooks import Hooks
@@ -15,7 +16,6 @@ from expirebridge.lateness.scaling import AHEAD, MOST_PLACES, WITHIN, read_scale
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.durations import seconds_of
-from expirebridge.task.operations.operations import Operations
 
 PATH = "/scale"
 _DEFAULTS = {"ahead": f"{AHEAD:g}", "within": f"{WITHIN:g}", "concurrency": ""}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 
+from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask
 from expirebridge.lateness.calls import (
     ComingSpan,
@@ -18,7 +19,6 @@ from expirebridge.lateness.calls import (
 )
 from expirebridge.observe.recent_tasks import RecentTasks, read_recent
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State, from_ms
 
 AHEAD = 300.0

@@ -29,8 +29,8 @@ from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
 from expirebridge.ledger.transactions import Transaction
 from expirebridge.sealing.key_ring import KeyRing
+from expirebridge.series.definition import spec_from
 from expirebridge.series.schedule import Missed, Overlap, check_series_id
-from expirebridge.series.series_work import spec_from
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings, named_url
 from expirebridge.store.record_values import args_of, split_call

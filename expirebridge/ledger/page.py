@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from expirebridge.bridge import Operations
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.ledger import Ledger
@@ -33,7 +34,6 @@ from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import Change, State, Task, from_ms
 from expirebridge.web.context import PageContext
 from expirebridge.web.overview import PRESENT_FOR, Shared

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import (
     left_out_as_data,
@@ -15,7 +16,6 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.cli.tasks import report_change
-from expirebridge.task.bridge import Bridge
 
 
 def limits(

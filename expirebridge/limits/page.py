@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask
 from expirebridge.limits.lanes import without_value
 from expirebridge.task.answers import texts_of
-from expirebridge.task.bridge import AsyncBridge
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.operations.holding import LONGEST_TEXT
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form

@@ -13,6 +13,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from expirebridge.bridge import Operations
 from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import (
@@ -43,7 +44,6 @@ from expirebridge.store.partitions import Partitions
 from expirebridge.task.answers import texts_of
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.counting import plural
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import UNCLAIMED, State, from_ms
 
 _LONGEST_REASON = 300

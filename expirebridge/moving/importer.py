@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from expirebridge.bridge import Operations
 from expirebridge.hooks import Hooks
 from expirebridge.moving import calls
 from expirebridge.moving.calls import RestoreGroupCode
@@ -16,7 +17,6 @@ from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import producing
 from expirebridge.task.calls.call import Argument
 from expirebridge.task.calls.producing import NewTask
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import Outcome
 
 

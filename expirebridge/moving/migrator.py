@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from expirebridge.bridge import Operations
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import (
     InvalidSetting,
@@ -30,7 +31,6 @@ from expirebridge.store.partitions import Partitions
 from expirebridge.task.answers import Counts
 from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import at
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State
 
 logger = logging.getLogger("expirebridge")

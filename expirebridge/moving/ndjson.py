@@ -16,7 +16,7 @@ import orjson
 
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.groups.names import FOLLOW_UP, MOST_MEMBERS, ON_FAILED, check_group
+from expirebridge.groups.names import FOLLOW_UP, MOST_MEMBERS, ON_FAILED
 from expirebridge.moving.calls import Stored, StoredGroup
 from expirebridge.moving.importer import ImportChunk, ImportedGroup, ImportedSeries, ImportInput
 from expirebridge.series.records import spec_of
@@ -136,7 +136,7 @@ def decode(line: bytes) -> Line | ImportedSeries | ImportedGroup:
 
 def group_of(values: dict[str, Any]) -> ImportedGroup:
     """Check the fields of a line of a group. Raises InvalidTask, as `decode` does."""
-    name, on_failed = check_group(values["group"]), text_of(values, "on_failed")
+    name, on_failed = keys.check_group(values["group"]), text_of(values, "on_failed")
     if on_failed not in ON_FAILED:
         raise InvalidTask(f"on_failed={on_failed!r:.60}: one of {', '.join(ON_FAILED)}")
     fields: dict[str, Argument] = {

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from expirebridge.bridge import Operations
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State, Task
 
 SAMPLE = 200

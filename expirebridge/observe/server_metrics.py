@@ -7,6 +7,7 @@ from dataclasses import asdict
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from expirebridge.bridge import Operations
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.groups.calls import find_unended
@@ -20,7 +21,6 @@ from expirebridge.store.partitions import Partitions
 from expirebridge.task.answers import Counts, Moving
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.inspection import Health
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State
 
 MOST_LANES = 10

@@ -21,6 +21,7 @@ from expirebridge.task.calls.call import (
     rows_of,
     script,
 )
+from expirebridge.task.task import Change
 
 MAX_TICKS = 20
 """Ticks that one request makes at most: making one costs the server as much as claiming a task."""
@@ -233,6 +234,14 @@ class Removal(IntEnum):
     REMOVED = 1
     CARRIED = 3  # a live listener declares it
     NOT_FOUND = 5
+
+
+CHANGES = {
+    Removal.REMOVED: Change.REMOVED,
+    Removal.CARRIED: Change.DECLARED,
+    Removal.NOT_FOUND: Change.NOT_FOUND,
+}
+"""What users read of each."""
 
 
 def remove_series(ids: Sequence[str], lease: float) -> Command[list[Removal]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from expirebridge.bridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import (
     AsJson,
@@ -37,7 +38,6 @@ from expirebridge.ledger.calls import read_ledgers
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.task import Change, Task

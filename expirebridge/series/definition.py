@@ -1,17 +1,81 @@
 """Puts series: makes them, or changes them, each with its next tick."""
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from expirebridge.errors import InvalidTask, SeriesDeclared
 from expirebridge.series import calls as series_commands
 from expirebridge.series.calls import DeclarationState, Put, Putting
 from expirebridge.series.records import new_series
-from expirebridge.series.schedule import SeriesSpec
+from expirebridge.series.schedule import SeriesSpec, check_series_id, schedule_of
 from expirebridge.series.ticks import first_after
-from expirebridge.task.calls.call import Steps
+from expirebridge.series.values import Series, SeriesOutcome
+from expirebridge.settings import HandlersPlace, Settings
+from expirebridge.task.argument_writer import ArgumentWriter
+from expirebridge.task.calls.call import Steps, batches
+from expirebridge.task.durations import Duration
+from expirebridge.task.keywords import advice_on
 from expirebridge.task.log_fields import event
+from expirebridge.task.new_task import Func, call_of, is_private
+from expirebridge.task.policies import MisfireSpec, RetrySpec, policy_fields
 
 logger = logging.getLogger("expirebridge")
+
+_OUTCOMES = {
+    Put.CREATED: SeriesOutcome.CREATED,
+    Put.CHANGED: SeriesOutcome.CHANGED,
+    Put.UNCHANGED: SeriesOutcome.UNCHANGED,
+}
+
+
+def spec_from(
+    place: HandlersPlace,
+    writer: ArgumentWriter,
+    /,
+    id: str,
+    func: Func,
+    args: Sequence[Any] = (),
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+    **when: Any,
+) -> SeriesSpec:
+    """Check the arguments of `schedule`. What says when it has its ticks goes to `schedule_of`."""
+    name, encoded = call_of(place, func, args, kwargs)
+    if is_private(func) and not writer.seals:
+        raise InvalidTask(
+            f"func={name!r}: the ticks of a series keep private arguments out of their keys' names "
+            "only if they are sealed: give keys (EXPIREBRIDGE_KEYS)"
+        )
+    return SeriesSpec(
+        id=check_series_id(id),
+        func=name,
+        args=writer.sealed(encoded, id, name),
+        schedule=schedule_of(**when),
+        fields=policy_fields(
+            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+        ),
+    )
+
+
+def checked_spec(
+    place: HandlersPlace, writer: ArgumentWriter, position: int, item: Mapping[str, Any]
+) -> SeriesSpec:
+    """Check one of many series. An error names its position."""
+    if not isinstance(item, Mapping):
+        raise InvalidTask(f"series {position}: give a mapping of schedule's arguments")
+    try:
+        return spec_from(place, writer, **item)
+    except (InvalidTask, TypeError) as error:
+        reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
+        advice = advice_on(error, spec_from, schedule_of) if isinstance(error, TypeError) else ""
+        raise InvalidTask(f"series {position}: {reason}{advice}") from error
 
 
 def put(
@@ -51,6 +115,37 @@ def put_new(specs: Sequence[SeriesSpec], *, lease: float) -> Steps[list[Put]]:
             ]
         )
     )  # fmt: skip
+
+
+def put_scheduled(spec: SeriesSpec, settings: Settings) -> Steps[Series]:
+    """Put a series for a producer, until nothing comes in between. Raises SeriesDeclared."""
+    while True:
+        read = yield from series_commands.get_series(spec.id, settings.lease)
+        if read.series is not None and "declared" in read.series.record:
+            raise SeriesDeclared(spec.id)
+        outcome = _OUTCOMES.get((yield from put(spec, read, declared=False)))
+        if outcome is None:  # the time of its first tick passed, or another was faster
+            continue
+        after = yield from series_commands.get_series(spec.id, settings.lease)
+        if after.series is not None:
+            key_ring = settings.key_ring
+            return Series.of(after.series, after.now, outcome=outcome, key_ring=key_ring)
+
+
+def put_many_scheduled(
+    specs: Sequence[SeriesSpec], settings: Settings
+) -> Steps[list[SeriesOutcome]]:
+    """Put those that are new in chunks, the others one by one."""
+    outcomes: list[SeriesOutcome] = []
+    for chunk in batches(specs, series_commands.MAX_TICKS):
+        done = yield from put_new(chunk, lease=settings.lease)
+        for spec, code in zip(chunk, done, strict=True):
+            outcome = _OUTCOMES.get(code)
+            if outcome is None:  # there is one of its id already
+                outcome = (yield from put_scheduled(spec, settings)).outcome
+                assert outcome is not None  # noqa: S101 - for the type checker
+            outcomes.append(outcome)
+    return outcomes
 
 
 def restore(spec: SeriesSpec, *, made: int, paused: bool, lease: float) -> Steps[bool]:

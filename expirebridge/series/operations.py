@@ -1,16 +1,15 @@
-"""Operations on series: what recurs.
-
-They are described here, and done in `series_work.py`, which a process that has no series does not
-load. So what is named there is text in their types.
-"""
+"""Operations on series: what recurs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.task.calls.call import BATCH, Steps
+from expirebridge import series
+from expirebridge.task import calls
+from expirebridge.task.calls.call import BATCH, Steps, batches
 from expirebridge.task.durations import Duration
+from expirebridge.task.methods import AsyncMethods, Methods, awaits, waits
 from expirebridge.task.new_task import Func
 from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.task import Change, Task
@@ -18,13 +17,12 @@ from expirebridge.task.task import Change, Task
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from expirebridge.series.schedule import Missed, Overlap
-    from expirebridge.series.series_work import SeriesWork
+    from expirebridge.series.schedule import Missed, Overlap, SeriesSpec
     from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
     from expirebridge.task.policies import MisfireSpec, RetrySpec
 
 
-class SchedulingOperations(OperationGroup):
+class SeriesOperations(OperationGroup):
     """Schedule series, steer them, look at them."""
 
     def schedule(
@@ -72,11 +70,13 @@ class SchedulingOperations(OperationGroup):
         declare a series of this id, and a ServerError if the server failed or refused a call. After
         ServerUnreachable it is safe to call again.
         """
-        return self._series.schedule(
-            id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz, jitter=jitter,
-            start=start, until=until, missed=missed, overlap=overlap, tags=tags,
-            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+        spec = series.definition.spec_from(
+            self._settings.tasks, self._writer, id, func, args, cron=cron, every=every,
+            kwargs=kwargs, tz=tz, jitter=jitter, start=start, until=until, missed=missed,
+            overlap=overlap, tags=tags, retry=retry, timeout=timeout, late_after=late_after,
+            misfire=misfire,
         )  # fmt: skip
+        return self._schedule(spec)
 
     def schedule_many(self, series: Iterable[Mapping[str, Any]]) -> Steps["list[SeriesOutcome]"]:
         """Schedule many series: each is a mapping of `schedule`'s arguments by their names.
@@ -87,7 +87,7 @@ class SchedulingOperations(OperationGroup):
         Raises InvalidTask, whose message names the position, and what `schedule` raises; the chunks
         before the one that failed are made then.
         """
-        return self._series.schedule_many(series)
+        return self._schedule_many(series)
 
     def unschedule(self, id: str) -> Steps[Change]:
         """Remove a series and its waiting tick; what runs, or is retried, runs to its end.
@@ -95,11 +95,18 @@ class SchedulingOperations(OperationGroup):
         Returns removed, not found, or declared: a listener's handlers declare it, so it would come
         back. Raises InvalidTask for an illegal id.
         """
-        return self._series.unschedule(id)
+        series.schedule.check_series_id(id)
+        [removal] = yield from series.calls.remove_series([id], self._settings.lease)
+        return series.calls.CHANGES[removal]
 
     def get_series(self, id: str) -> Steps["Series | None"]:
         """Return the series of this id, or None. Raises InvalidTask for an illegal id."""
-        return self._series.get(id)
+        series.schedule.check_series_id(id)
+        read = yield from series.calls.get_series(id, self._settings.lease)
+        if read.series is None:
+            return None
+        key_ring = self._settings.key_ring
+        return series.values.Series.of(read.series, read.now, key_ring=key_ring)
 
     def list_series(
         self, *, limit: int = BATCH, cursor: str | None = None
@@ -111,7 +118,7 @@ class SchedulingOperations(OperationGroup):
 
         Raises InvalidTask for values that cannot be.
         """
-        return self._series.list(limit, cursor)
+        return series.listing.SeriesWalk(self._settings).find(limit, cursor)
 
     def pause_series(self, id: str) -> Steps[Change]:
         """Let a series make no ticks until it is resumed; its waiting tick is removed.
@@ -119,7 +126,8 @@ class SchedulingOperations(OperationGroup):
         A later deploy does not resume it. Returns paused or not found. Raises InvalidTask for an
         illegal id.
         """
-        return self._series.pause(id)
+        found = yield from series.calls.pause_series(series.schedule.check_series_id(id))
+        return Change.PAUSED if found else Change.NOT_FOUND
 
     def resume_series(self, id: str) -> Steps[Change]:
         """Let a paused series go on, with the first tick from now on.
@@ -127,7 +135,19 @@ class SchedulingOperations(OperationGroup):
         Returns resumed or not found. Raises InvalidTask for an illegal id, and if its schedule
         cannot be read.
         """
-        return self._series.resume(id)
+        series.schedule.check_series_id(id)
+        done = series.calls.Resumption.RACE
+        while done is series.calls.Resumption.RACE:
+            read = yield from series.calls.get_series(id, self._settings.lease)
+            if read.series is None:
+                return Change.NOT_FOUND
+            schedule = series.records.read_schedule(read.series.record.get("spec", b""))
+            made = read.series.whole("made") or read.now
+            times = series.ticks.first_after(schedule, id, read.now, made=made)
+            fingerprint = read.series.text("fingerprint")
+            done = yield from series.calls.resume_series(id, fingerprint, times)
+        is_resumed = done is series.calls.Resumption.RESUMED
+        return Change.RESUMED if is_resumed else Change.NOT_FOUND
 
     def run_series(self, id: str) -> Steps[Task | None]:
         """Make one more tick of a series, due now; the others stay as they are.
@@ -135,7 +155,10 @@ class SchedulingOperations(OperationGroup):
         With `overlap="skip"` it does not run while another one does. Returns its task, or None if
         there is no such series. Raises InvalidTask for an illegal id.
         """
-        return self._series.run(id)
+        tick = yield from series.calls.run_series(series.schedule.check_series_id(id))
+        if tick is None:
+            return None
+        return (yield from calls.looking.get(tick, self._settings.key_ring))
 
     def prune_series(self) -> Steps[Sequence[str]]:
         """Remove the series that no listener's handlers declare any more; returns their ids.
@@ -143,10 +166,61 @@ class SchedulingOperations(OperationGroup):
         What producers scheduled stays. Without a live listener nothing is removed: only listeners
         report what is declared.
         """
-        return self._series.prune()
+        counts = yield from calls.looking.count(self._settings.lease)
+        if not counts.listeners:
+            return []
+        walk = series.listing.SeriesWalk(self._settings)
+        orphans: list[str] = []
+        cursor: str | None = series.listing.FIRST
+        while cursor is not None:
+            page = yield from walk.find(BATCH, cursor)
+            orphans += [one.id for one in page.series if one.declared and not one.carriers]
+            cursor = page.cursor
+        removed: list[str] = []
+        for batch in batches(dict.fromkeys(orphans)):
+            removals = yield from series.calls.remove_series(batch, self._settings.lease)
+            pairs = zip(batch, removals, strict=True)
+            removed += [id for id, removal in pairs if removal is series.calls.Removal.REMOVED]
+        return removed
 
-    @cached_property
-    def _series(self) -> "SeriesWork":
-        from expirebridge.series.series_work import SeriesWork  # noqa: PLC0415 - see above
+    def _schedule(self, spec: "SeriesSpec") -> Steps["Series"]:
+        yield from self._before_making([spec.func])
+        put = yield from series.definition.put_scheduled(spec, self._settings)
+        yield from self._after_making([spec.func])
+        return put
 
-        return SeriesWork(self._settings, self._unknown, self._writer)
+    def _schedule_many(self, items: Iterable[Mapping[str, Any]]) -> Steps["list[SeriesOutcome]"]:
+        check = partial(series.definition.checked_spec, self._settings.tasks, self._writer)
+        specs = [check(position, item) for position, item in enumerate(items)]
+        yield from self._before_making(spec.func for spec in specs)
+        outcomes = yield from series.definition.put_many_scheduled(specs, self._settings)
+        yield from self._after_making(spec.func for spec in specs)
+        return outcomes
+
+
+class SeriesMethods(Methods):
+    """Schedule, steer and find series, and wait for the server."""
+
+    schedule = waits(SeriesOperations.schedule)
+    schedule_many = waits(SeriesOperations.schedule_many)
+    unschedule = waits(SeriesOperations.unschedule)
+    get_series = waits(SeriesOperations.get_series)
+    list_series = waits(SeriesOperations.list_series)
+    pause_series = waits(SeriesOperations.pause_series)
+    resume_series = waits(SeriesOperations.resume_series)
+    run_series = waits(SeriesOperations.run_series)
+    prune_series = waits(SeriesOperations.prune_series)
+
+
+class AsyncSeriesMethods(AsyncMethods):
+    """The same, awaited."""
+
+    schedule = awaits(SeriesOperations.schedule)
+    schedule_many = awaits(SeriesOperations.schedule_many)
+    unschedule = awaits(SeriesOperations.unschedule)
+    get_series = awaits(SeriesOperations.get_series)
+    list_series = awaits(SeriesOperations.list_series)
+    pause_series = awaits(SeriesOperations.pause_series)
+    resume_series = awaits(SeriesOperations.resume_series)
+    run_series = awaits(SeriesOperations.run_series)
+    prune_series = awaits(SeriesOperations.prune_series)

@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.schedule import check_series_id
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.task.answers import texts_of
 from expirebridge.task.calls.call import PARTITIONS, Steps
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import State, Task, to_ms
 from expirebridge.web.actions import (
     READ_ONLY,

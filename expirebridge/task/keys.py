@@ -34,6 +34,9 @@ IN_RECORD = b"@"
 ERASED = b'{"erased":true}'
 """Takes the place of arguments of a ledger's task that were erased: no task has it by chance."""
 
+GROUP_NAME = r"[A-Za-z0-9_.:-]{1,100}"
+"""The name of a group, as a regular expression."""
+
 _ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}", re.ASCII)
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
@@ -171,6 +174,16 @@ def check_tags(tags: object) -> tuple[str, ...]:
             )
         legal[tag] = None
     return tuple(legal)
+
+
+def check_group(name: object) -> str:
+    """Return a legal name of a group unchanged; raise InvalidTask for any other."""
+    if not isinstance(name, str) or not re.fullmatch(GROUP_NAME, name):
+        raise InvalidTask(
+            f"group={name!r:.60}: a group's name has 1 to 100 characters from A-Z a-z 0-9 and "
+            "_ . : -"
+        )
+    return name
 
 
 def check_given(args: object, kwargs: object) -> None:

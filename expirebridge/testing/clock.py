@@ -7,10 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from expirebridge.bridge import Bridge
 from expirebridge.errors import InvalidTask, LedgerUnsuitable
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.calls import producing
 from expirebridge.task.durations import LONGEST, Duration, check_aware, seconds_of
 from expirebridge.task.task import UNCLAIMED, Change, Task, from_ms, to_ms

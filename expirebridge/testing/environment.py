@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 import redis
 
+from expirebridge.bridge import forget_default_bridge, redirect_bridges
 from expirebridge.checks import EVENT_FLAGS, check_server, events_are_on, refuse_unsuitable
 from expirebridge.connection import clients
 from expirebridge.connection.urls import safe_url
@@ -19,7 +20,6 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import ServerUnsuitable
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.bridge import forget_default_bridge, leading_to
 from expirebridge.testing.errors import TravelError
 
 _URL = "EXPIREBRIDGE_URL"
@@ -78,7 +78,7 @@ def led_to(url: str) -> Iterator[None]:
     before = os.environ.get(_URL)
     _set_url(url)
     try:
-        with leading_to(url):
+        with redirect_bridges(url):
             yield
     finally:
         _set_url(before)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from expirebridge.bridge import Bridge
 from expirebridge.store.client import Store
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.task import State, Task, from_ms
 from expirebridge.testing import time

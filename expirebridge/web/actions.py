@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.series.schedule import check_series_id
 from expirebridge.series.values import Series
 from expirebridge.task import keys
-from expirebridge.task.bridge import AsyncBridge
 from expirebridge.task.calls import actions
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.log_fields import event

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from expirebridge.bridge import AsyncBridge, Operations
 from expirebridge.connection import clients
 from expirebridge.errors import (
     GroupIncomplete,
@@ -27,8 +28,6 @@ from expirebridge.limits.page import LimitPages
 from expirebridge.series.page import SeriesPages
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
-from expirebridge.task.bridge import AsyncBridge
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import Task
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import PageContext, Redact

@@ -12,15 +12,14 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from expirebridge.bridge import AsyncBridge, Operations
 from expirebridge.checks import OVERDUE_LIMIT
 from expirebridge.connection.clients import shown_server
 from expirebridge.observe.recent_tasks import SAMPLE
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
-from expirebridge.task.bridge import AsyncBridge
 from expirebridge.task.calls import inspection
 from expirebridge.task.durations import human
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.reasons import Situation, find_situation
 from expirebridge.task.task import State, Task, from_ms, to_ms
 

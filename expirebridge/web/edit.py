@@ -68,8 +68,8 @@ class EditPages:
         *,
         is_same: bool,
     ) -> Response:
-        task, settings = found.task, self._context.settings
-        _, checked = await self._context.store.run(check_edit(found, args, kwargs, settings))
+        task, operations = found.task, self._context.operations
+        _, checked = await self._context.store.run(check_edit(operations, found, args, kwargs))
         return self._context.page(
             request, "edit.html",
             task=task, seen=_digest(task), is_same=is_same, checked=checked,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlencode
 
+from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
 from expirebridge.task import keys
@@ -25,7 +26,6 @@ from expirebridge.task.operations.listing import (
     rows_of_each,
     take,
 )
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import UNCLAIMED, State, Task, to_ms
 
 # The search of a page, and its result.

@@ -20,7 +20,7 @@ def test_the_public_names_are_there() -> None:
 
 
 def test_the_methods_of_a_bridge_are_there() -> None:
-    assert {name for name in vars(Bridge) if not name.startswith("_")} - {"close"} <= WORDS
+    assert {name for name in dir(Bridge) if not name.startswith("_")} - {"close"} <= WORDS
 
 
 def test_the_events_are_there() -> None:

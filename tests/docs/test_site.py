@@ -64,7 +64,7 @@ def test_the_reference_has_every_public_name(reference: dict[str, str]) -> None:
         for public in importlib.import_module(name).__all__:
             assert f"\n## {public} {{#{public}}}\n" in reference[place]
     page = reference[PAGE]
-    for method in (one for one in vars(Bridge) if not one.startswith("_")):
+    for method in (one for one in dir(Bridge) if not one.startswith("_")):
         assert page.count(f"\n### {method} {{#Bridge.{method}}}\n") == 1
     assert inspect.getdoc(Bridge.make_task).splitlines()[-1] in page  # type: ignore[union-attr]
 

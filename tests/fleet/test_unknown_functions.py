@@ -8,13 +8,13 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, InvalidTask
+from expirebridge.bridge import forget_default_bridge, prepare_task
 from expirebridge.checks import Level
 from expirebridge.checks.work import check_functions
 from expirebridge.fleet import unknown_functions
 from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
-from expirebridge.task.bridge import forget_default_bridge, prepare_task
 from expirebridge.task.calls import claiming, fleet
 from tests.kit.colours import asking
 from tests.kit.logins import login

@@ -16,6 +16,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from expirebridge import Bridge, Group, GroupError, GroupState, State, Then
+from expirebridge.bridge import Operations
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.groups.names import member_id
@@ -24,7 +25,6 @@ from expirebridge.settings import Settings
 from expirebridge.store.batching import RequestBatcher
 from expirebridge.store.client import Sent, Store
 from expirebridge.task.calls.claiming import Settlement
-from expirebridge.task.operations.operations import Operations
 from tests.kit.patience import PATIENCE
 from tests.kit.servers import PART
 from tests.kit.steps import PREFIX, claim, settle, state_of

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from expirebridge import Call, Discard
+from expirebridge.bridge import Operations
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, handler, typed_arguments
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import PARTITIONS
 from expirebridge.task.keys import decode_args, encode_args
-from expirebridge.task.operations.operations import Operations
 from tests.kit.cases import each
 from tests.kit.modules import forgotten, put
 

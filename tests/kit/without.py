@@ -1,6 +1,7 @@
 """Takes a room out of a copy of the package, and runs the spine's tests there.
 
-`python -m tests.kit.without moving` deletes the folder of `moving`, and its line in `CAPABILITIES`.
+`python -m tests.kit.without moving` deletes the folder of `moving`, its line in `CAPABILITIES`,
+and those that name it at the head of the bridge.
 Then it imports all other modules, looks for scripts that include what is gone, and runs the quick
 tests of `tests/spine` and `tests/listener`, but for those that use the room themselves.
 `tests/project/taken_out.py` lists the rooms that come out today.
@@ -25,7 +26,7 @@ from tests.kit.processes import ROOT
 from tests.project.taken_out import USED_IN
 
 PACKAGE = "expirebridge"
-HEADS = ("capabilities.py",)
+HEADS = ("capabilities.py", "bridge.py")
 """Where rooms are named."""
 PYTHON = ".venv/bin/python"
 TESTED = ("tests/spine", "tests/listener")

@@ -12,9 +12,9 @@ from tests.kit.servers import AnyServer
 PROGRAM = """
 import sys
 import expirebridge, expirebridge.cli.application, expirebridge.listener.listener
-import expirebridge.task.bridge
+import expirebridge.bridge
 expirebridge.cli.application.application()
-import expirebridge.task.operations.operations, expirebridge.checks, expirebridge.observe.logs
+import expirebridge.bridge, expirebridge.checks, expirebridge.observe.logs
 for name in expirebridge.__all__:
     getattr(expirebridge, name)
 print([name for name in sys.modules if name.startswith("sqlalchemy")])

@@ -14,6 +14,7 @@ from _pytest.mark import ParameterSet
 from prometheus_client import CollectorRegistry, generate_latest
 
 from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State, Then
+from expirebridge.bridge import Operations
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting, MoveRefused
@@ -26,7 +27,6 @@ from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.task import to_ms
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import invoke, invoke_json

@@ -53,8 +53,6 @@ SPINE_TO_ROOMS: set[str] = {
     "task.argument_writer -> limits.clear_values",
     "task.argument_writer -> sealing.codec",
     "task.argument_writer -> sealing.key_ring",
-    "task.bridge -> fleet.unknown_functions",
-    "task.bridge -> sealing.codec",
     "task.calls.circumstances -> sealing.key_ring",
     "task.calls.claiming -> lateness.objective",
     "task.calls.claiming -> lateness.values",
@@ -63,18 +61,7 @@ SPINE_TO_ROOMS: set[str] = {
     "task.calls.inspection -> lateness.values",
     "task.calls.looking -> sealing.key_ring",
     "task.new_task -> fleet.aliases",
-    "task.operations.base -> fleet.unknown_functions",
-    "task.operations.changing -> limits",
-    "task.operations.changing -> limits.values",
-    "task.operations.editing -> fleet.functions",
-    "task.operations.editing -> fleet.signatures",
     "task.operations.listing -> sealing.key_ring",
-    "task.operations.looking -> groups.names",
-    "task.operations.looking -> limits",
-    "task.operations.making -> groups",
-    "task.operations.making -> groups.names",
-    "task.operations.operations -> groups.operations",
-    "task.operations.operations -> series.operations",
     "task.task -> lateness.values",
     "task.task -> ledger.transactions",
     "task.task -> limits.lanes",
@@ -82,6 +69,7 @@ SPINE_TO_ROOMS: set[str] = {
 """Each wants a seam."""
 
 ROOMS_TO_ROOMS: set[str] = {
+    "ledger.ledger -> series.definition",
     "fleet.checks -> series.calls",
     "fleet.checks -> series.replies",
     "fleet.command -> ledger.inspection",
@@ -90,7 +78,6 @@ ROOMS_TO_ROOMS: set[str] = {
     "ledger.inspection -> fleet.compatibility",
     "ledger.ledger -> sealing.key_ring",
     "ledger.ledger -> series.schedule",
-    "ledger.ledger -> series.series_work",
     "ledger.ledger -> series.values",
     "ledger.page -> series.values",
     "ledger.rows -> sealing.key_ring",
@@ -120,7 +107,6 @@ ROOMS_TO_ROOMS: set[str] = {
     "series.command -> ledger",
     "series.command -> ledger.calls",
     "series.page -> ledger.page",
-    "series.series_work -> fleet.unknown_functions",
     "series.values -> sealing.key_ring",
 }
 

@@ -9,8 +9,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import expirebridge
+from expirebridge.bridge import Operations
 from expirebridge.capabilities import CAPABILITIES
-from expirebridge.task.operations.operations import Operations
 from tests.project import known_arrows
 
 PACKAGE = Path(expirebridge.__file__).parent
@@ -22,6 +22,8 @@ ROOMS = set(CAPABILITIES)
 FRAMES = {"cli", "web", "checks", "observe", "testing", "embedded", "contrib", "importing"}
 """What shows, checks, tests or feeds the spine and its rooms."""
 BASE = {"capabilities", "errors", "settings", "hooks", "events"}
+HEAD = "bridge"
+"""Composes the bridges, and imports rooms by name for that."""
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
     "command", "words", "page", "metrics",
@@ -38,6 +40,7 @@ LONG_FUNCTIONS = {
 }
 NAMED_ALIKE = {
     "errors",  # of the package, of the store, of the testing kit
+    "listing",  # the walks of `list`, `list_groups` and `list_series`
     "call",  # a handler's, a script's, one that is sent to a process
     # Three views of one thing: its command, its checks or calls, its class.
     "partitions", "server",
@@ -94,7 +97,7 @@ def test_the_package_is_read() -> None:
 
 
 def test_each_part_is_spine_room_frame_or_base() -> None:
-    assert {own_part(path) for path in MODULES} == SPINE | ROOMS | FRAMES | BASE
+    assert {own_part(path) for path in MODULES} == SPINE | ROOMS | FRAMES | BASE | {HEAD}
 
 
 def arrows(of: set[str], to: set[str]) -> set[str]:
@@ -114,6 +117,7 @@ def arrows(of: set[str], to: set[str]) -> set[str]:
 def test_the_spine_knows_no_room() -> None:
     """But for these, each of which wants a seam."""
     assert arrows(SPINE | BASE, ROOMS) == known_arrows.SPINE_TO_ROOMS
+    assert arrows(SPINE | BASE, {HEAD}) == set()
 
 
 def test_rooms_do_not_know_each_other() -> None:

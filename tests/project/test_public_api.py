@@ -13,11 +13,19 @@ import pytest
 import expirebridge
 import expirebridge.testing
 from expirebridge import AsyncBridge, Bridge, handlers, hooks, ledger
-from expirebridge.task.operations.operations import Operations
+from expirebridge.bridge import Operations
 
 
 def public(owner: object) -> dict[str, Any]:
-    return {name: value for name, value in vars(owner).items() if not name.startswith("_")}
+    """What a module or a class has, and a class inherits from those of the package."""
+    parts = [*reversed(owner.__mro__)] if inspect.isclass(owner) else [owner]
+    return {
+        name: value
+        for part in parts
+        if part is owner or part.__module__.startswith("expirebridge.")
+        for name, value in vars(part).items()
+        if not name.startswith("_")
+    }
 
 
 OPERATIONS = sorted(name for name in dir(Operations) if not name.startswith("_"))

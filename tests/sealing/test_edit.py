@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, Task
+from expirebridge.bridge import Operations
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.hooks import Hooks
 from expirebridge.limits.calls import declare_limits
@@ -19,7 +20,6 @@ from expirebridge.task.calls import claiming, editing, fleet, looking, producing
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.keys import MAX_ARGS, MAX_ARGS_IN_KEY
-from expirebridge.task.operations.operations import Operations
 from tests.kit.colours import Ask, asking_one
 from tests.kit.invoked import invoke
 from tests.kit.snapshot import check_invariant, read

@@ -31,7 +31,7 @@ from expirebridge import (
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.hooks import Event, Made, Making
-from expirebridge.task.bridge import warn_of_waiting
+from expirebridge.task.methods import warn_of_waiting
 from expirebridge.task.operations import listing as searching
 from tasks.mail import send
 from tests.kit.colours import Ask, asking
@@ -282,12 +282,12 @@ def test_the_module_s_own_make_task_uses_the_environment(
     url: str, monkeypatch: pytest.MonkeyPatch, client: redis.Redis
 ) -> None:
     monkeypatch.setenv("EXPIREBRIDGE_URL", url)
-    expirebridge.task.bridge.default_bridge.cache_clear()
+    expirebridge.bridge.default_bridge.cache_clear()
     task = expirebridge.make_task("mail.send", [42], "24h")
     [other] = expirebridge.make_tasks([{"func": "mail.send", "delay": 1}])
     assert client.exists(task.key, other.key) == 2
-    expirebridge.task.bridge.default_bridge().close()
-    expirebridge.task.bridge.default_bridge.cache_clear()
+    expirebridge.bridge.default_bridge().close()
+    expirebridge.bridge.default_bridge.cache_clear()
 
 
 def test_hooks_are_told_of_what_was_made(url: str) -> None:

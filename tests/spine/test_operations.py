@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 import expirebridge
+from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
@@ -27,7 +28,6 @@ from expirebridge.task.calls.call import (
 )
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.new_task import CHUNK_TASKS
-from expirebridge.task.operations.operations import Operations
 from expirebridge.task.policies import Exponential, Spread, decode_misfire, misfire_policy_of
 from expirebridge.task.task import Change, Outcome, State, Task, from_ms
 from tests.kit.cases import each

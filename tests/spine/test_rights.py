@@ -10,6 +10,7 @@ import redis
 from typer.testing import CliRunner
 
 from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State, Then
+from expirebridge.bridge import Operations
 from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.server import check_rights
 from expirebridge.cli.stats import store_of
@@ -32,7 +33,6 @@ from expirebridge.task.calls import partitions as partitions_commands
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.keys import parse_key
-from expirebridge.task.operations.operations import Operations
 from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process

@@ -14,20 +14,21 @@ from tests.kit.processes import ROOT
 # All that a producer loads for its first task. Each takes from 0.1 to 2 ms of its start: what is
 # needed later is imported by the first call that uses it.
 NEEDED = [
-    "connection", "connection.clients", "connection.connections", "connection.redis_client",
-    "connection.urls", "errors", "fleet", "fleet.unknown_functions", "groups",
-    "groups.names", "groups.operations", "handlers", "handlers.call", "hooks", "limits",
-    "sealing", "sealing.codec", "sealing.key_ring", "series", "series.operations", "settings",
-    "store", "store.batching", "store.client", "store.errors", "store.partition_availability",
+    "bridge", "connection", "connection.clients", "connection.connections",
+    "connection.redis_client", "connection.urls", "errors", "fleet", "fleet.operations",
+    "fleet.unknown_functions", "groups", "groups.names", "groups.operations", "handlers",
+    "handlers.call", "hooks", "limits", "limits.operations", "sealing", "sealing.codec",
+    "sealing.key_ring", "series", "series.operations", "settings", "store", "store.assembly",
+    "store.batching", "store.client", "store.errors", "store.partition_availability",
     "store.partition_count", "store.partitions", "store.record_values", "store.routing",
     "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
-    "task.bridge", "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
+    "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
     "task.calls.producing", "task.counting", "task.durations", "task.forks", "task.keys",
-    "task.keywords", "task.lazy_imports", "task.log_fields", "task.new_task", "task.operations",
-    "task.operations.base", "task.operations.changing", "task.operations.editing",
-    "task.operations.holding", "task.operations.looking", "task.operations.making",
-    "task.operations.operations", "task.partitions", "task.project", "task.short_repr",
-    "task.task",
+    "task.keywords", "task.lazy_imports", "task.log_fields", "task.methods", "task.new_task",
+    "task.operations", "task.operations.base", "task.operations.changing",
+    "task.operations.editing", "task.operations.holding", "task.operations.looking",
+    "task.operations.making", "task.operations.operations", "task.partitions", "task.project",
+    "task.short_repr", "task.task",
 ]  # fmt: skip
 
 # Each of these, with all that it brings, takes from 1 to 10 ms.

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Change, Outcome, State, Task
+from expirebridge.bridge import Operations
 from expirebridge.hooks import Hooks, Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -15,7 +16,6 @@ from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.call import Command, When
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.reconciling import EventKind
-from expirebridge.task.operations.operations import Operations
 from tests.kit.patience import PATIENCE
 from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
 from tests.kit.steps import age, claim, new, server_ms, settle, state_of

@@ -16,10 +16,10 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 
+from expirebridge.bridge import Bridge
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.task.answers import Listing
-from expirebridge.task.bridge import Bridge
 from expirebridge.task.keys import check_func
 from expirebridge.task.task import Change, State, Task
 

@@ -18,6 +18,7 @@ from django.core import checks
 from django.db import connections
 from django.utils import timezone
 
+from expirebridge.bridge import default_bridge, make_task
 from expirebridge.contrib.django.found_tasks import find_task, is_ours, tasks_in
 from expirebridge.contrib.django.on_commit import ledger_in, refuse_other_transactions
 from expirebridge.contrib.django.setting import SETTING, ledger_alias
@@ -37,7 +38,6 @@ from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers import name_of, typed_arguments
 from expirebridge.ledger.row_state import Status
 from expirebridge.settings import HandlersPlace, Settings
-from expirebridge.task.bridge import default_bridge, make_task
 from expirebridge.task.keys import check_tags
 from expirebridge.task.project import AnyFunction
 from expirebridge.task.task import State

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
+from expirebridge.bridge import prepare_task
 from expirebridge.contrib.django.ledger_url import ledger_url
 from expirebridge.contrib.django.setting import LEDGER, SETTING, ledger_alias
 from expirebridge.errors import InvalidTask
-from expirebridge.task.bridge import prepare_task
 from expirebridge.task.durations import Duration
 from expirebridge.task.new_task import Func, IfExists
 from expirebridge.task.policies import MisfireSpec, RetrySpec

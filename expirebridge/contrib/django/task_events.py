@@ -8,13 +8,13 @@ import asyncio
 import logging
 from functools import partial
 
+from expirebridge.bridge import default_bridge
 from expirebridge.contrib.django.database_connections import surround
 from expirebridge.contrib.django.found_tasks import find_task
 from expirebridge.contrib.django.task_functions import is_reported
 from expirebridge.contrib.django.task_results import AttemptFailed, result_of
 from expirebridge.contrib.django.tasks_api import task_finished
 from expirebridge.hooks import End, Ended, Event, Lapsed
-from expirebridge.task.bridge import default_bridge
 
 logger = logging.getLogger("expirebridge")
 

@@ -12,6 +12,7 @@ import orjson
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
+from expirebridge.bridge import default_bridge
 from expirebridge.contrib.django.task_results import amend, error_of, note, result_of
 from expirebridge.contrib.django.tasks_api import (
     Task,
@@ -25,7 +26,6 @@ from expirebridge.contrib.django.tasks_api import (
 from expirebridge.errors import ServerError
 from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.definition import with_retry
-from expirebridge.task.bridge import default_bridge
 from expirebridge.task.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
 from expirebridge.task.project import AnyFunction
 from expirebridge.task.task import Task as Found

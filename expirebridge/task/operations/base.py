@@ -1,11 +1,10 @@
 """The base of all groups of operations, and the operations on partitions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from expirebridge.errors import InvalidSetting, InvalidTask, PartitionsDiffer, PartlyDone
-from expirebridge.fleet.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task import calls, keys
@@ -23,16 +22,34 @@ if TYPE_CHECKING:
     from expirebridge.task.calls.pages import Pages
 
 
+UnknownFunction = Literal["off", "warn", "refuse"]
+"""What is done about new tasks whose function no listener has: see `Bridge`."""
+
+
 class OperationGroup:
     """The operations of one subject, with the settings and hooks that they need."""
 
     def __init__(
         self, settings: Settings, hooks: Hooks, *, unknown: UnknownFunction = "off"
     ) -> None:
+        if unknown not in get_args(UnknownFunction):
+            raise InvalidSetting(
+                f"unknown={unknown!r}: one of {', '.join(get_args(UnknownFunction))}"
+            )
         self._settings = settings
         self._hooks = hooks
-        self._unknown = UnknownFunctions(unknown, settings)
         self._writer = ArgumentWriter(settings.codec, settings.key_ring)
+
+    def _before_making(self, funcs: Iterable[str]) -> Steps[None]:  # noqa: ARG002 - of rooms
+        """Called with the functions of new tasks or series; raises InvalidTask to refuse them.
+
+        For rooms; so is `_after_making`.
+        """
+        yield from ()
+
+    def _after_making(self, funcs: Iterable[str]) -> Steps[None]:  # noqa: ARG002 - likewise
+        """Called when tasks or series of these functions have been made."""
+        yield from ()
 
 
 def refuse_left_out(done: Any) -> Steps[None]:

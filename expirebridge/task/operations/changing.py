@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from expirebridge import limits
 from expirebridge.errors import InvalidTask, PartlyDone
 from expirebridge.task import keys
 from expirebridge.task.calls import producing
@@ -186,34 +185,6 @@ class ChangingOperations(OperationGroup):
         Raises InvalidTask for an illegal id.
         """
         return producing.run_now(keys.check_id(id))
-
-    def let_pass(self, id: str) -> Command[Change]:
-        """Let the next tasks of an ordered limit go on, past a failed one that keeps its slot.
-
-        Returns passed, unchanged (it has no slot, or has not ended) or not found. Raises
-        InvalidTask for an illegal id.
-        """
-        return limits.calls.let_pass(keys.check_id(id))
-
-    def weight(self, limit: str, tenant: object, weight: float) -> Steps[None]:
-        """Give a tenant of a fair limit so many turns for each one of the others.
-
-        `limit` is the limit's name, `tenant` a value of its argument `fair`. It counts from the
-        tenant's next turn on; 1 is the usual weight. Raises InvalidTask for a weight that is not
-        from 0.001 to 1000, and if no handler of a listener has such a limit, or it is not fair.
-        """
-        from expirebridge.limits.values import lane_value  # noqa: PLC0415 - not for making tasks
-
-        if not isinstance(weight, int | float) or not 0.001 <= weight <= 1000:
-            raise InvalidTask(f"weight={weight!r}: it must be a number, 0.001 to 1000")
-        found = yield from limits.calls.set_weight(limit, lane_value(tenant), weight)
-        if found is limits.calls.SetWeight.UNKNOWN:
-            raise InvalidTask(
-                f"limit={limit!r}: no handler of a listener has a limit of that name; "
-                "`expirebridge limits` lists those that there are"
-            )
-        if found is limits.calls.SetWeight.UNFAIR:
-            raise InvalidTask(f"limit={limit!r}: it is not fair: give it Limit(..., fair=...)")
 
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.errors import InvalidTask, ScriptFailed
-from expirebridge.settings import Settings
+from expirebridge.errors import InvalidTask
 from expirebridge.task import calls, keys
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.operations.base import OperationGroup
@@ -64,12 +63,20 @@ class EditingOperations(OperationGroup):
             elif expected is not None and not _is_as(expected, found.task):
                 return Change.UNCHANGED
             else:
-                new, checked = yield from check_edit(found, args, kwargs, self._settings)
+                new, checked = yield from check_edit(self, found, args, kwargs)
                 stored = yield from self._writer.stored(found.task.func, id, new)
                 change = yield from calls.editing.edit(id, found, stored)
             if change is not None:
                 unchecked = change is Change.EDITED and not checked
                 return Change.EDITED_UNCHECKED if unchecked else change
+
+    def _is_checked(self, func: str, encoded: bytes) -> Steps[bool]:  # noqa: ARG002 - of a room
+        """Hold arguments against the signatures of the listeners; False if there are none.
+
+        Raises InvalidTask if they fit none. For the room that knows what listeners declare.
+        """
+        yield from ()
+        return False
 
 
 def _is_as(expected: Task, found: Task) -> bool:
@@ -82,10 +89,10 @@ def _encoded(task: Task) -> bytes:
 
 
 def check_edit(
+    operations: EditingOperations,
     found: "EditedTask",
     args: Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
-    settings: Settings,
 ) -> Steps[tuple[bytes, bool]]:
     """Return the new arguments as JSON, with the present ones in place of None.
 
@@ -94,8 +101,8 @@ def check_edit(
     """
     check_editable(found)
     args, kwargs = _merged(found, args, kwargs)
-    encoded = keys.encode_args(args, kwargs, limited=settings.codec is None)
-    return encoded, (yield from _is_checked(found.task.func, encoded, settings.lease))
+    encoded = keys.encode_args(args, kwargs, limited=not operations._writer.takes_large)
+    return encoded, (yield from operations._is_checked(found.task.func, encoded))
 
 
 def check_editable(found: "EditedTask") -> None:
@@ -128,42 +135,3 @@ def _merged(
         args = old_args if args is None else args
         kwargs = old_kwargs if kwargs is None else kwargs
     return args, kwargs
-
-
-def _is_checked(func: str, encoded: bytes, lease: float) -> Steps[bool]:
-    """Hold arguments against the signatures of the fleet; False if no listener declares one.
-
-    While several codes run, one that takes them is enough: the others leave the task to it. Raises
-    InvalidTask if none does.
-    """
-    from expirebridge.fleet.functions import believed  # noqa: PLC0415 - likewise
-    from expirebridge.task.calls.fleet import read_fleet  # noqa: PLC0415 - not for making tasks
-
-    try:
-        fleet = yield from read_fleet(lease)
-    except ScriptFailed:
-        return False
-    shapes = {shapes[func] for shapes in believed(fleet).values() if func in shapes}
-    return _fit_one(func, sorted(shapes), encoded)
-
-
-def _fit_one(func: str, shapes: Sequence[str], encoded: bytes) -> bool:
-    """True if arguments fit one of these signatures; False if none of them can be read."""
-    from expirebridge.fleet.signatures import Shape  # noqa: PLC0415 - not for making tasks
-
-    args, kwargs = keys.decode_args(encoded)
-    misfits, is_known = [], True
-    for text in shapes:
-        try:
-            shape = Shape.read(text)
-        except ValueError:  # another client wrote it
-            is_known = False
-            continue
-        misfit = shape.fits(len(args), kwargs)
-        if shape.known and misfit is None:
-            return True
-        is_known = is_known and shape.known
-        misfits.append(f"{func}{shape}: {misfit}")
-    if misfits and is_known:
-        raise InvalidTask(f"the arguments do not fit: {'; '.join(misfits)}")
-    return False

@@ -5,9 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from expirebridge import limits
 from expirebridge.errors import InvalidTask
-from expirebridge.groups.names import check_group
 from expirebridge.task import calls, keys
 from expirebridge.task.calls.call import LEFT_OUT, PARTITIONS, Command, Steps
 from expirebridge.task.durations import check_aware
@@ -15,11 +13,8 @@ from expirebridge.task.operations.base import OperationGroup, refuse_left_out, t
 from expirebridge.task.task import State, Task, to_ms
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import Counts, LimitListing, Listing
+    from expirebridge.task.answers import Counts, Listing
     from expirebridge.task.reason import Reason
-
-MAX_LANES = 1000
-"""Most lanes that one call reads, which takes the server some milliseconds."""
 
 
 class LookingOperations(OperationGroup):
@@ -112,19 +107,6 @@ class LookingOperations(OperationGroup):
         left_out = yield from LEFT_OUT
         return replace(counts, left_out=left_out) if left_out else counts
 
-    def limits(self, *, lanes: int = 20) -> Steps["LimitListing"]:
-        """Return the limits that listeners declared, and the lanes in which most tasks are.
-
-        At most `lanes` of them, the fullest first: how many tasks have a slot, how many wait, and
-        since when the first of these is due. Raises InvalidTask unless `lanes` is from 1 to 1000.
-        Partitions that cannot be asked are left out, and named in `left_out`.
-        """
-        if type(lanes) is not int or not 1 <= lanes <= MAX_LANES:
-            raise InvalidTask(f"lanes={lanes!r}: it must be a whole number, 1 to {MAX_LANES:,}")
-        found = yield from limits.calls.read_limits(lanes)
-        left_out = yield from LEFT_OUT
-        return replace(found, left_out=left_out) if left_out else found
-
     def find_failed(
         self,
         *,
@@ -165,7 +147,7 @@ def _check_source(tag: str | None, group: str | None) -> None:
     if tag is not None:
         keys.check_tags([tag])
     if group is not None:
-        check_group(group)
+        keys.check_group(group)
         if tag is not None:
             raise InvalidTask("give either tag or group, not both")
 

@@ -7,11 +7,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from expirebridge import groups, hooks
+from expirebridge import hooks
 from expirebridge.errors import (
     GroupClosed,
     GroupError,
-    GroupIncomplete,
     GroupNotFound,
     InvalidTask,
     PartlyDone,
@@ -19,7 +18,6 @@ from expirebridge.errors import (
     TaskDiffers,
     TaskExists,
 )
-from expirebridge.groups.names import MOST_MEMBERS, check_group, member_id
 from expirebridge.store.record_values import args_of, split_call
 from expirebridge.task import keys
 from expirebridge.task.calls import producing
@@ -145,78 +143,15 @@ class MakingOperations(OperationGroup):
         made, too, and PartlyDone says which positions were not. GroupNotFound and GroupClosed say
         that the group takes no members.
         """
-        new = self._checked(tasks) if group is None else self._members(check_group(group), tasks)
-        yield from self._refuse_unknown(new)
-        if group is not None and new:
-            return (yield from self._add_members(group, new))
+        if group is not None:
+            return (yield from self._add_members(group, tasks))
+        new = self._checked(tasks)
+        yield from self._before_making(map(func_of, new))
         return (yield from self._make_all(new))
 
-    def _add_members(self, group: str, new: Sequence[producing.NewTask]) -> Steps[list[Task]]:
-        """Make members of a group, under numbers that the server gives out."""
-        made: dict[int, Task] = {}
-        places: Sequence[int] = range(len(new))
-        while places:
-            first = yield from groups.calls.reserve_members(group, len(places))
-            if isinstance(first, producing.NoMember):
-                raise _no_member(group, first)
-            tasks = [
-                new[place]._replace(id=member_id(group, first + position))
-                for position, place in enumerate(places)
-            ]
-            made |= zip(places, (yield from self._make_members(group, first, tasks)), strict=True)
-            # The server lost that a number was given out, and gave it to somebody else, too.
-            places = [place for place in places if made[place].outcome is Outcome.KEPT]
-        return [made[place] for place in range(len(new))]
-
-    def _make_members(
-        self, group: str, first: int, new: Sequence[producing.NewTask]
-    ) -> Steps[list[Task]]:
-        """Make members with the numbers from `first` on.
-
-        Those that the server lost meanwhile, as it can at a failover, are made once more. Raises
-        GroupIncomplete if it loses some then, too.
-        """
-        made = yield from self._make_all(new)
-        lacking = yield from self._lacking(group, first, len(new))
-        if lacking:
-            again = yield from self._make_all(new)
-            made = [
-                before if task.outcome is Outcome.KEPT else task
-                for before, task in zip(made, again, strict=True)
-            ]
-            lacking = yield from self._lacking(group, first, len(new))
-        if lacking:
-            raise GroupIncomplete(group, lacking)
-        return made
-
-    def _lacking(self, group: str, first: int, count: int) -> Steps[int]:
-        """How many of so many members, which were made, are not there."""
-        lacking = yield from groups.calls.count_lacking(group, first, count)
-        if lacking is None:
-            raise GroupNotFound(group)
-        return lacking
-
-    def _refuse_unknown(self, new: Sequence[producing.NewTask]) -> Steps[None]:
-        if self._unknown.refuses:
-            yield from self._unknown.check(map(_func_of, new))
-
-    def _members(
-        self, group: str, tasks: Iterable[Mapping[str, Any]]
-    ) -> Sequence[producing.NewTask]:
-        """The tasks as the first members of a group. Raises InvalidTask."""
-        items = list(tasks)
-        if len(items) > MOST_MEMBERS:
-            raise InvalidTask(f"group={group!r}: {len(items):,} tasks; at most {MOST_MEMBERS:,}")
-        for position, item in enumerate(items):
-            if isinstance(item, Mapping) and (given := _OF_IDS & item.keys()):
-                raise InvalidTask(
-                    f"task {position}: {sorted(given)[0]}: leave it out; a member's id is its "
-                    "group's name and its place"
-                )
-        return [
-            task._replace(id=member_id(group, place), drawn=False, if_exists="keep")
-            for place, task in enumerate(self._checked(items))
-        ]
+    def _add_members(self, group: str, items: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
+        """Make tasks as members of a group: so do the operations on groups."""
+        raise NotImplementedError
 
     def _make_all(self, new: Sequence[producing.NewTask]) -> Steps[list[Task]]:
         made: dict[str, Task] = {}
@@ -256,8 +191,7 @@ class MakingOperations(OperationGroup):
         if fault is not None and undone:
             places = [place for place, task in enumerate(new) if task.id in undone]
             raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
-        if self._unknown.warns:
-            yield from self._unknown.warn(map(_func_of, new))
+        yield from self._after_making(map(func_of, new))
         return [made[task.id] for task in new]
 
     def watch(
@@ -346,8 +280,7 @@ class MakingOperations(OperationGroup):
         return sorted(new, key=lambda task: layout.partition_of(task.id))
 
     def _make(self, new: producing.NewTask) -> Steps[Task]:
-        if self._unknown.refuses:
-            yield from self._unknown.check([_func_of(new)])
+        yield from self._before_making([func_of(new)])
         new, made = yield from self._make_one(new)
         refused: TaskExists | GroupError | None = None
         if made.no_member:
@@ -360,8 +293,7 @@ class MakingOperations(OperationGroup):
             self._not_made([new], refused)
             raise refused
         task = self._made(new, made)
-        if self._unknown.warns:
-            yield from self._unknown.warn([_func_of(new)])
+        yield from self._after_making([func_of(new)])
         return task
 
     def _make_one(
@@ -452,19 +384,17 @@ class MakingOperations(OperationGroup):
         return task
 
 
-_OF_IDS = {"id", "if_exists", "max_wait", "window"}
-"""Arguments of `make_task` that a member of a group cannot have."""
-
-
 def _refused(id: str, made: producing.MakeReply) -> GroupError:
-    return _no_member(id.partition("@")[0], made.no_member)
+    return no_member(id.partition("@")[0], made.no_member)
 
 
-def _no_member(group: str, why: producing.NoMember | None) -> GroupError:
+def no_member(group: str, why: producing.NoMember | None) -> GroupError:
+    """The error for who made a member of a group that takes none."""
     return GroupNotFound(group) if why is producing.NoMember.NO_GROUP else GroupClosed(group)
 
 
-def _func_of(new: producing.NewTask) -> str:
+def func_of(new: producing.NewTask) -> str:
+    """The name of the function that a task is to run."""
     return split_call(new.call)[0]
 
 

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from expirebridge import State
+from expirebridge.bridge import default_bridge
 from expirebridge.contrib.django.backend import ExpirebridgeBackend
-from expirebridge.task.bridge import default_bridge
 from expirebridge.testing import Clock
 
 CLOCK = Clock()
