@@ -6,6 +6,6 @@ from expirebridge.cli.words import Word
 
 WORDS: Mapping[str, Word] = {
     "move": Word("Moving", 10, "moving.command.move"),
-    "export": Word("Moving", 20, "moving.export_import.export"),
-    "import": Word("Moving", 30, "moving.export_import.import_"),
+    "export": Word("Moving", 20, "moving.export_command.export"),
+    "import": Word("Moving", 30, "moving.import_command.import_"),
 }

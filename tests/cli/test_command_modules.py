@@ -18,7 +18,7 @@ try:
     application.application(application.asked_for(sys.argv[1:]))(standalone_mode=False)
 except SystemExit:
     pass
-for name in ("listener.listener", "checks", "moving.export_import"):
+for name in ("listener.listener", "checks", "moving.export_command", "moving.import_command"):
     if "expirebridge." + name in sys.modules:
         print("imported", name)
 """

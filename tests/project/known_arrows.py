@@ -92,10 +92,10 @@ ROOMS_TO_ROOMS: set[str] = {
     "ledger.series_writer -> series.schedule",
     "ledger.series_writer -> series.ticks",
     "ledger.series_writer -> series.values",
-    "moving.export_import -> limits.calls",
-    "moving.export_import -> limits.lanes",
-    "moving.export_import -> series.calls",
-    "moving.export_import -> series.replies",
+    "moving.export_command -> limits.calls",
+    "moving.export_command -> limits.lanes",
+    "moving.export_command -> series.calls",
+    "moving.export_command -> series.replies",
     "moving.importer -> series.calls",
     "moving.importer -> series.definition",
     "moving.importer -> series.schedule",
@@ -114,12 +114,6 @@ OTHERS_TO_FRAMES: set[str] = {
     "lateness.scaling -> observe.recent_tasks",
     "listener.server.server -> checks",
     "listener.server.settings_monitor -> checks",
-    "moving.export_import -> cli.ending",
-    "moving.export_import -> cli.options",
-    "moving.export_import -> cli.output",
-    "moving.export_import -> cli.stats",
-    "moving.export_import -> importing.job_import",
-    "moving.export_import -> importing.report",
 }
 
 FRAMES_TO_ROOMS: set[str] = {
