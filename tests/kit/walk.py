@@ -35,7 +35,8 @@ DELAY = 2.0
 """Seconds until a task is due: until then all has come to an end that follows its making."""
 QUIET = 0.5
 """Seconds in which nothing runs that has not run before: what was to come has come."""
-_DEFINITION = re.compile(r"^(?:local|function) .*", re.MULTILINE)
+# Names that a shared file gives are declared before its block, and defined without `local`.
+_DEFINITION = re.compile(r"^(?:local )?(\w.*)", re.MULTILINE)
 
 Make = Callable[[], object]
 """Makes the tasks of a walk."""
@@ -66,7 +67,7 @@ class Tracer:
         """Their files by name, Python before Lua."""
         python = {function.co_filename.removeprefix(self._root) for function in self._functions}
         sent = "".join(script_loader.load(name).plain.text for name in self._scripts)
-        lines = set(sent.splitlines())
+        lines = set(_DEFINITION.findall(sent))
         lua = [path for path in PACKAGE.rglob("*.lua") if self._was_sent(path, lines)]
         return [*sorted(python), *sorted(str(path.relative_to(PACKAGE)) for path in lua)]
 
@@ -76,7 +77,10 @@ class Tracer:
             case "functions":  # of other languages
                 return False
             case "include":
-                return not lines.isdisjoint(_DEFINITION.findall(path.read_text(encoding="utf-8")))
+                definitions = re.findall(
+                    r"^local (.*)", path.read_text(encoding="utf-8"), re.MULTILINE
+                )
+                return not lines.isdisjoint(definitions)
             case _:
                 return path.stem in self._scripts
 
