@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from expirebridge.limits.values import Limit, Rate
     from expirebridge.listener.listener import Listener
     from expirebridge.observe.logs import log_event
-    from expirebridge.sealing.codec import Codec
     from expirebridge.series.declaration import every
     from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
     from expirebridge.settings import Settings
     from expirebridge.task.answers import Counts, LeftOut, LimitListing, Listing, Moving
+    from expirebridge.task.codec import Codec
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.hold import Hold
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
@@ -138,7 +138,7 @@ _MODULES = {
     "Busy": "task.policies",
     "Call": "handlers",
     "Change": "task.task",
-    "Codec": "sealing.codec",
+    "Codec": "task.codec",
     "Counts": "task.answers",
     "DeclaredLimit": "limits.lanes",
     "Discard": "task.policies",

@@ -19,10 +19,10 @@ from expirebridge.fleet.operations import FleetOperations
 from expirebridge.groups.operations import AsyncGroupMethods, GroupMethods, GroupOperations
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.limits.operations import AsyncLimitMethods, LimitMethods, LimitOperations
-from expirebridge.sealing.codec import Codec
 from expirebridge.series.operations import AsyncSeriesMethods, SeriesMethods, SeriesOperations
 from expirebridge.settings import DEFAULT_URL, Settings, named_url, warn_of_variables
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
+from expirebridge.task.codec import Codec
 from expirebridge.task.keywords import advising
 from expirebridge.task.methods import AsyncTaskMethods, TaskMethods, misnamed_in
 from expirebridge.task.operations.base import UnknownFunction

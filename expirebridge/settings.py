@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.sealing.codec import Codec, check_codec
 from expirebridge.task import project
+from expirebridge.task.codec import Codec, check_codec
 from expirebridge.task.durations import LONGEST, seconds_of
 from expirebridge.task.keywords import advising
 from expirebridge.task.log_fields import event
 from expirebridge.task.short_repr import short_repr
 
 if TYPE_CHECKING:
-    from expirebridge.sealing.key_ring import KeyRing
+    from expirebridge.task.key_ring import KeyRing
 
 logger = logging.getLogger("expirebridge")
 
@@ -132,7 +132,7 @@ class Settings:
             advice = "1 to 64 characters from A-Z a-z 0-9 and _ . : @ -"
             raise _invalid("ledger_name", self.ledger_name, advice)
         if self.keys is not None:
-            from expirebridge.sealing.key_ring import parse_keys  # noqa: PLC0415 - only with keys
+            from expirebridge.task.key_ring import parse_keys  # noqa: PLC0415 - only with keys
 
             parse_keys(self.keys)
         if fault := check_codec(self.codec):
@@ -146,7 +146,7 @@ class Settings:
         """The keys. Raises InvalidSetting if `cryptography` is not installed."""
         if self.keys is None:
             return None
-        from expirebridge.sealing.key_ring import key_ring  # noqa: PLC0415 - only with keys
+        from expirebridge.task.key_ring import key_ring  # noqa: PLC0415 - only with keys
 
         return key_ring(self.keys)
 

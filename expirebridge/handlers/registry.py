@@ -18,7 +18,7 @@ from types import MappingProxyType, ModuleType
 from typing import Self
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
-from expirebridge.fleet.aliases import Alias, owners_of_aliases, renames_in, suggestion
+from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
 from expirebridge.handlers.definition import Function, Handler
 from expirebridge.handlers.loading import HandlersFolder, HandlersModule, is_left_out, modules_in
 from expirebridge.handlers.module_list import ModuleList

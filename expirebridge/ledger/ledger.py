@@ -28,7 +28,6 @@ from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
 from expirebridge.ledger.transactions import Transaction
-from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.series.definition import spec_from
 from expirebridge.series.schedule import Missed, Overlap, check_series_id
 from expirebridge.series.values import Series, SeriesListing
@@ -39,6 +38,7 @@ from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import Duration
+from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.keywords import advice_on, advising, advising_methods
 from expirebridge.task.new_task import Func, new_task, refuse_repeated_ids, when_of
 from expirebridge.task.policies import MisfireSpec, RetrySpec

@@ -23,13 +23,13 @@ from expirebridge.ledger.row_state import (
     SyncState,
 )
 from expirebridge.ledger.sql_tables import LONGEST_EXT
-from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.store.record_values import args_of, split_call, text
 from expirebridge.store.task_records import EXPORTED, error_of
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Argument, When
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import LONGEST
+from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.record_fields import record_fields
 from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Outcome, from_ms

@@ -6,11 +6,11 @@ from functools import partial
 from expirebridge.checks.finding import Finding, ok, warning
 from expirebridge.checks.work import first_of
 from expirebridge.sealing.calls import record_page
-from expirebridge.sealing.key_ring import KeyRing, key_of
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.counting import plural
+from expirebridge.task.key_ring import KeyRing, key_of
 from expirebridge.task.lacking import Lacking
 from expirebridge.task.policies import UNKNOWN_DELAY
 from expirebridge.task.task import State

@@ -11,12 +11,12 @@ from expirebridge.cli.output import print_json, print_line
 from expirebridge.cli.stats import store_of
 from expirebridge.cli.tasks import not_possible
 from expirebridge.errors import InvalidSetting
-from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.sealing.resealing import Resealed
 from expirebridge.sealing.resealing import reseal as reseal_once
 from expirebridge.settings import Settings
 from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.counting import plural
+from expirebridge.task.key_ring import KeyRing
 
 MOST_WALKS = 10
 """Walks of one call: after that, programs go on sealing with an old key."""

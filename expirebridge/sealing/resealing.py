@@ -6,17 +6,17 @@ from functools import partial
 
 from expirebridge.sealing import calls
 from expirebridge.sealing.calls import Replacement
-from expirebridge.sealing.key_ring import (
+from expirebridge.series import calls as series_commands
+from expirebridge.store.record_values import call_of
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.pages import Pages
+from expirebridge.task.key_ring import (
     Content,
     KeyRing,
     NotOpened,
     key_of,
     replace_in_history,
 )
-from expirebridge.series import calls as series_commands
-from expirebridge.store.record_values import call_of
-from expirebridge.task.calls.call import Steps
-from expirebridge.task.calls.pages import Pages
 from expirebridge.task.task import State
 
 _SealAgain = Callable[[KeyRing, str, str, bytes], bytes]

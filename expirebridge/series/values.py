@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any, Self
 
 from expirebridge.errors import InvalidTask
-from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.series.records import read_schedule
 from expirebridge.series.replies import NEVER, StoredSeries
 from expirebridge.series.schedule import Schedule
@@ -15,6 +14,7 @@ from expirebridge.store import record_values
 from expirebridge.store.record_values import args_of, split_call
 from expirebridge.task.answers import LeftOut
 from expirebridge.task.durations import human
+from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.keys import IN_RECORD
 from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import UNCLAIMED, State, from_ms, to_ms

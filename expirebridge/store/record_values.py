@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from expirebridge.sealing.codec import encoded_in
-from expirebridge.sealing.key_ring import MARK, KeyRing, NotOpened, key_of, note_of
+from expirebridge.task.codec import encoded_in
+from expirebridge.task.key_ring import MARK, KeyRing, NotOpened, key_of, note_of
 from expirebridge.task.keys import IN_RECORD, decode_args
 from expirebridge.task.task import from_ms
 

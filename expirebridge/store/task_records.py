@@ -10,14 +10,6 @@ import orjson
 
 from expirebridge.lateness.values import LateCause, Lateness
 from expirebridge.limits.replies import place_from
-from expirebridge.sealing.key_ring import (
-    MARK,
-    Content,
-    KeyRing,
-    NotOpened,
-    note_of,
-    replace_in_history,
-)
 from expirebridge.store.record_values import (
     args_of,
     call_of,
@@ -31,6 +23,14 @@ from expirebridge.store.record_values import (
     words,
 )
 from expirebridge.task.history import HistoryEntry
+from expirebridge.task.key_ring import (
+    MARK,
+    Content,
+    KeyRing,
+    NotOpened,
+    note_of,
+    replace_in_history,
+)
 from expirebridge.task.keys import ERASED, IN_RECORD
 from expirebridge.task.task import State, Task, from_ms
 

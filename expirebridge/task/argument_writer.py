@@ -3,15 +3,15 @@
 import functools
 from typing import TYPE_CHECKING
 
-from expirebridge.sealing.codec import Codec, encode_large, load_codec
 from expirebridge.store.record_values import split_call
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Outside, Steps
 from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.codec import Codec, encode_large, load_codec
 
 if TYPE_CHECKING:
     from expirebridge.limits.clear_values import ClearValues
-    from expirebridge.sealing.key_ring import KeyRing
+    from expirebridge.task.key_ring import KeyRing
 
 
 class ArgumentWriter:

@@ -154,7 +154,7 @@ def _checked_name(name: str, place: HandlersPlace) -> str:
     try:
         return keys.check_func(name)
     except InvalidTask as error:
-        from expirebridge.fleet.aliases import inner_name  # noqa: PLC0415 - for few tasks
+        from expirebridge.handlers.aliases import inner_name  # noqa: PLC0415 - for few tasks
 
         meant = inner_name(name, place)
         if meant is None:

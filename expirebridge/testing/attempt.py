@@ -10,8 +10,8 @@ from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.follow_up import task_of
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.sealing.key_ring import Content
 from expirebridge.task.durations import human
+from expirebridge.task.key_ring import Content
 from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Task
 from expirebridge.testing.errors import TaskFailed

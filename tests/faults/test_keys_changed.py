@@ -7,8 +7,8 @@ import pytest
 
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.sealing.resealing import reseal
+from expirebridge.task.key_ring import KeyRing
 from tests.faults.scene import LEASE
 from tests.faults.stage import ROUNDS, judge, make, recorded_listener, until, until_finished
 from tests.faults.table import Fault

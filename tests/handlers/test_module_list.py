@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.fleet.aliases import inner_name
 from expirebridge.handlers import Registry, name_of, watched
+from expirebridge.handlers.aliases import inner_name
 
 LISTING = """
 def modules():

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from expirebridge import InvalidSetting
-from expirebridge.sealing.key_ring import (
+from expirebridge.settings import Settings
+from expirebridge.task.key_ring import (
     LONGEST_LINE,
     Content,
     KeyRing,
@@ -15,7 +16,6 @@ from expirebridge.sealing.key_ring import (
     parse_keys,
     replace_in_history,
 )
-from expirebridge.settings import Settings
 from expirebridge.task.keys import is_hidden
 from tests.kit.private_keys import K1, K2, key
 

@@ -40,11 +40,11 @@ from expirebridge.sealing import calls as resealing
 from expirebridge.sealing import command as cli_reseal
 from expirebridge.sealing.calls import Replacement
 from expirebridge.sealing.checks import check_keys
-from expirebridge.sealing.key_ring import LONGEST_LINE, Content, KeyRing
 from expirebridge.sealing.resealing import Resealed, reseal
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls.call import Steps
+from expirebridge.task.key_ring import LONGEST_LINE, Content, KeyRing
 from expirebridge.testing import Clock
 from tests.kit.colours import asking_one
 from tests.kit.invoked import app, invoke, invoke_json

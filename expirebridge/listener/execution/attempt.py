@@ -25,12 +25,12 @@ from expirebridge.listener.execution.exceptions import (
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
 from expirebridge.listener.session import SessionOwner
-from expirebridge.sealing.codec import encoded_in
-from expirebridge.sealing.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.store.record_values import ring_for
 from expirebridge.store.task_records import ClaimedTask, listener_of
 from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.codec import encoded_in
 from expirebridge.task.durations import human
+from expirebridge.task.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.task.keys import decode_args
 from expirebridge.task.policies import (
     DEFAULT_POLICY,

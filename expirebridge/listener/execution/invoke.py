@@ -19,10 +19,10 @@ from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.sealing.codec import load_codec
 from expirebridge.settings import Settings
 from expirebridge.store.record_values import split_call
 from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.codec import load_codec
 from expirebridge.task.log_fields import event
 from expirebridge.task.policies import Busy, Discard, Retry, Snooze
 from expirebridge.task.task import running_task

@@ -6,11 +6,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from expirebridge.sealing.key_ring import KeyRing
 from expirebridge.store.record_values import moment, number, text, whole
 from expirebridge.store.task_records import task_from
 from expirebridge.task.calls.call import Command, OfId, rows_of, script
 from expirebridge.task.history import HistoryEntry
+from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.task import State, Task, from_ms
 
 NO_TTL, NO_TIMER = -1, -2

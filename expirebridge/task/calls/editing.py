@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from expirebridge.sealing.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.store.record_values import call_of, ring_for, text
 from expirebridge.store.task_records import task_from
 from expirebridge.task.calls.call import Command, OfId, new_nonce, rows_of, script
 from expirebridge.task.calls.producing import change_of
+from expirebridge.task.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.task.keys import IN_RECORD, MAX_ARGS_IN_KEY, is_hidden
 from expirebridge.task.task import Change, Task
 
