@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.connection import clients
-from expirebridge.fleet import unknown_functions
+from expirebridge.fleet.operations import asked_of
 from expirebridge.settings import VARIABLES, Settings
 from expirebridge.store.client import AsyncStore, Store
 from tests.kit.databases import SQLITE, Database, binary_of, database_of
@@ -72,7 +72,7 @@ def version_read_once() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     """A test is like a new process: it has asked no listeners what they know."""
-    unknown_functions.asked_of.clear()
+    asked_of.clear()
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,137 @@
 """What the operations ask the fleet: whether it knows a function, and takes its arguments."""
 
+import logging
+import math
+import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from expirebridge import fleet
-from expirebridge.errors import InvalidTask, ScriptFailed
-from expirebridge.fleet.unknown_functions import UnknownFunctions
+from expirebridge.errors import InvalidTask, ScriptFailed, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.fleet import read_fleet
+from expirebridge.task.log_fields import event
 from expirebridge.task.operations.base import UnknownFunction
 from expirebridge.task.operations.editing import EditingOperations
+
+if TYPE_CHECKING:
+    from expirebridge.fleet.functions import KnownFunctions
+
+logger = logging.getLogger("expirebridge")
+
+BELIEVED_FOR = 10.0
+"""Seconds for which the answer about a known function is cached."""
+DOUBTED_AFTER = 1.0
+"""After how many seconds the listeners are asked again about an unknown one: a deploy may be on."""
+SILENT_FOR = 60.0
+"""Seconds for which listeners are not asked again if none reported its functions."""
+MOST_NAMES = 1000
+"""About how many functions a process asks the listeners, at most."""
+
+
+class Asked:
+    """The functions that this process has looked up at the listeners of a database."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.next_at = -math.inf
+        """The next time to ask, on the monotonic clock, if no listener reported its functions."""
+
+    def lacks(self, funcs: Iterable[str]) -> set[str]:
+        """The functions about which to ask now."""
+        new = set(funcs) - self.names
+        if not new or len(self.names) >= MOST_NAMES or time.monotonic() < self.next_at:
+            return set()
+        return new
+
+
+asked_of: dict[tuple[str, str], Asked] = {}
+"""By URL and prefix: a program may open a bridge for each request."""
+
+
+class UnknownFunctions:
+    """Warns of functions that no listener has, or refuses them.
+
+    To warn, the listeners are asked once about each function, when its first task has been made.
+    To refuse, their functions are read at most once a second, and once in ten seconds while all
+    are known. Nothing is refused unless each live listener reports its functions, and the login may
+    read them.
+    """
+
+    def __init__(self, policy: UnknownFunction, settings: Settings) -> None:
+        self.refuses = policy == "refuse"
+        self.warns = policy == "warn"
+        self._lease = settings.lease
+        self._known: KnownFunctions | None = None
+        self._read_at = -math.inf
+        self._warned: set[str] = set()
+        self._asked = asked_of.setdefault((settings.url, settings.prefix), Asked())
+
+    def check(self, funcs: Iterable[str]) -> Steps[None]:
+        """Look at the functions of tasks that are to be made.
+
+        Raises InvalidTask for one that is refused.
+        """
+        named = dict.fromkeys(funcs)
+        known = yield from self._read(BELIEVED_FOR)
+        if not known.lacking(named):
+            return
+        known = yield from self._read(DOUBTED_AFTER)
+        for func, lack in known.lacking(named).items():
+            if known.all_tell:
+                raise InvalidTask(f"func={func!r}: {lack}")
+            if func not in self._warned:
+                self._warned.add(func)
+                _warn(func, lack)
+
+    def new_among(self, funcs: Iterable[str]) -> set[str]:
+        """Those of these functions about which the listeners would be asked now."""
+        return self._asked.lacks(funcs)
+
+    def warn(self, funcs: Iterable[str]) -> Steps[None]:
+        """Warn of the functions of tasks that were made, each once in this process.
+
+        The tasks are made: if the listeners cannot be asked, nothing is said.
+        """
+        asked = self._asked
+        new = asked.lacks(funcs)
+        if not new:
+            return
+        asked.next_at = time.monotonic() + SILENT_FOR
+        try:
+            found = yield from read_fleet(self._lease)
+        except ServerError:
+            return
+        if not found.codes:
+            return
+        known = fleet.functions.KnownFunctions.of(found)
+        if known.telling:
+            asked.next_at = -math.inf
+            asked.names |= new
+            for func, lack in known.lacking(sorted(new)).items():
+                _warn(func, lack)
+
+    def _read(self, believed_for: float) -> Steps["KnownFunctions"]:
+        if self._known is None or time.monotonic() - self._read_at >= believed_for:
+            try:
+                known = yield from _read_known(self._lease)
+            except ScriptFailed:
+                known = fleet.functions.KnownFunctions()
+            if known != self._known:
+                self._warned.clear()
+            self._known, self._read_at = known, time.monotonic()
+        return self._known
+
+
+def _read_known(lease: float) -> Steps["KnownFunctions"]:
+    return fleet.functions.KnownFunctions.of((yield from read_fleet(lease)))
+
+
+def _warn(func: str, lack: str) -> None:
+    logger.warning("%s: %s", func, lack, extra=event("unknown function", func=func))
 
 
 class FleetOperations(EditingOperations):

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
-from expirebridge.fleet.unknown_functions import UnknownFunctions
+from expirebridge.fleet.operations import UnknownFunctions
 from expirebridge.ledger.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions

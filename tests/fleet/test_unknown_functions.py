@@ -11,7 +11,7 @@ from expirebridge import AsyncBridge, Bridge, InvalidSetting, InvalidTask
 from expirebridge.bridge import forget_default_bridge, prepare_task
 from expirebridge.checks import Level
 from expirebridge.checks.work import check_functions
-from expirebridge.fleet import unknown_functions
+from expirebridge.fleet import operations
 from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
@@ -41,8 +41,8 @@ def join(store: Store, listener: str, *names: str) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the listeners know is read each time."""
-    monkeypatch.setattr(unknown_functions, "BELIEVED_FOR", 0)
-    monkeypatch.setattr(unknown_functions, "DOUBTED_AFTER", 0)
+    monkeypatch.setattr(operations, "BELIEVED_FOR", 0)
+    monkeypatch.setattr(operations, "DOUBTED_AFTER", 0)
 
 
 @contextlib.contextmanager
@@ -160,7 +160,7 @@ def test_a_function_is_asked_about_again_if_no_listener_said_what_it_knows(
         join(store, "host:1:aa", "send")
         producer.make_task("a.b", [], 60)
         assert warnings(caplog) == []
-        unknown_functions.asked_of[url, "expirebridge"].next_at -= unknown_functions.SILENT_FOR
+        operations.asked_of[url, "expirebridge"].next_at -= operations.SILENT_FOR
         producer.make_task("a.b", [], 60)
     assert warnings(caplog) == ["a.b: no listener knows it"]
 
@@ -172,10 +172,10 @@ def test_an_unknown_function_is_asked_about_again_but_not_each_time(
     with refusing(url) as strict:
         strict.make_task("test.send", [1], 60)
         join(store, "host:2:aa", "read")
-        monkeypatch.setattr(unknown_functions, "DOUBTED_AFTER", 3600)
+        monkeypatch.setattr(operations, "DOUBTED_AFTER", 3600)
         with pytest.raises(InvalidTask):
             strict.make_task("test.read", [1], 60)
-        monkeypatch.setattr(unknown_functions, "DOUBTED_AFTER", 0)
+        monkeypatch.setattr(operations, "DOUBTED_AFTER", 0)
         strict.make_task("test.read", [1], 60)
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from expirebridge.cli.application import application, asked_for, call
 from expirebridge.cli.main import ending_of
-from expirebridge.fleet import unknown_functions
+from expirebridge.fleet.operations import asked_of
 from expirebridge.settings import Settings, warn_of_variables
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming
@@ -65,7 +65,7 @@ def run(
     caught as well. Signals, `execv` and Django's set-up need a process.
     """
     # A new process has asked no listeners what they know, and warned of nothing.
-    unknown_functions.asked_of.clear()
+    asked_of.clear()
     warn_of_variables.cache_clear()
     typed = [str(word) for word in words]
     code, last_words = 0, ""

@@ -35,7 +35,7 @@ from sqlalchemy import MetaData, create_engine, event
 
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.fleet import unknown_functions
+from expirebridge.fleet.operations import asked_of
 from expirebridge.ledger import tables
 from expirebridge.ledger.schema import create
 from expirebridge.store import script_loader
@@ -155,7 +155,7 @@ def _repeatable(number: int) -> Iterator[None]:
     """Nothing in this process is random, or known from another life."""
     drawn = random.Random(number)  # noqa: S311 - to be repeated
     began = time.monotonic()
-    unknown_functions.asked_of.clear()
+    asked_of.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(random, "_urandom", drawn.randbytes)
         patch.setattr(os, "urandom", drawn.randbytes)

@@ -52,12 +52,12 @@ SPINE_TO_ROOMS: set[str] = {
 """Each wants a seam."""
 
 ROOMS_TO_ROOMS: set[str] = {
+    "ledger.commit_notifier -> fleet.operations",
     "ledger.ledger -> series.definition",
     "fleet.checks -> series.calls",
     "fleet.checks -> series.replies",
     "fleet.command -> ledger.inspection",
     "ledger.checks -> series.values",
-    "ledger.commit_notifier -> fleet.unknown_functions",
     "ledger.inspection -> fleet.compatibility",
     "ledger.ledger -> series.schedule",
     "ledger.ledger -> series.values",

@@ -15,19 +15,19 @@ from tests.kit.processes import ROOT
 # needed later is imported by the first call that uses it.
 NEEDED = [
     "bridge", "connection", "connection.clients", "connection.connections",
-    "connection.redis_client", "connection.urls", "errors", "fleet", "fleet.operations",
-    "fleet.unknown_functions", "groups", "groups.names", "groups.operations", "handlers",
-    "handlers.call", "hooks", "limits", "limits.operations", "series", "series.operations",
-    "settings", "store", "store.assembly", "store.batching", "store.client", "store.errors",
-    "store.partition_availability", "store.partition_count", "store.partitions",
-    "store.record_values", "store.routing", "store.script_loader", "store.stepping", "store.tls",
-    "task", "task.argument_writer", "task.calls", "task.calls.call", "task.calls.fleet",
-    "task.calls.partitions", "task.calls.producing", "task.codec", "task.counting",
-    "task.durations", "task.forks", "task.key_ring", "task.keys", "task.keywords",
-    "task.lazy_imports", "task.log_fields", "task.methods", "task.new_task", "task.operations",
-    "task.operations.base", "task.operations.changing", "task.operations.editing",
-    "task.operations.holding", "task.operations.looking", "task.operations.making",
-    "task.operations.operations", "task.partitions", "task.project", "task.short_repr", "task.task",
+    "connection.redis_client", "connection.urls", "errors", "fleet", "fleet.operations", "groups",
+    "groups.names", "groups.operations", "handlers", "handlers.call", "hooks", "limits",
+    "limits.operations", "series", "series.operations", "settings", "store", "store.assembly",
+    "store.batching", "store.client", "store.errors", "store.partition_availability",
+    "store.partition_count", "store.partitions", "store.record_values", "store.routing",
+    "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
+    "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
+    "task.calls.producing", "task.codec", "task.counting", "task.durations", "task.forks",
+    "task.key_ring", "task.keys", "task.keywords", "task.lazy_imports", "task.log_fields",
+    "task.methods", "task.new_task", "task.operations", "task.operations.base",
+    "task.operations.changing", "task.operations.editing", "task.operations.holding",
+    "task.operations.looking", "task.operations.making", "task.operations.operations",
+    "task.partitions", "task.project", "task.short_repr", "task.task",
 ]  # fmt: skip
 
 # Each of these, with all that it brings, takes from 1 to 10 ms.
