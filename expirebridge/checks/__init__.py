@@ -7,18 +7,18 @@ those of `check_health`, and the doctor runs all of them.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from expirebridge.checks.data import check_data, overwritten
 from expirebridge.checks.doctor import check_rights_everywhere, examine
 from expirebridge.checks.finding import Finding, Level
+from expirebridge.checks.health import OVERDUE_LIMIT, check_health
 from expirebridge.checks.server import (
     EVENT_FLAGS,
-    check_data,
     check_events,
     check_eviction,
     check_rights,
     check_role,
     check_version,
 )
-from expirebridge.checks.work import OVERDUE_LIMIT, check_health, overwritten
 from expirebridge.errors import ServerReadOnly, ServerUnsuitable
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database

@@ -1,13 +1,27 @@
 """The doctor: all checks, of every server of a database."""
 
 from collections.abc import Callable
+from typing import Any
 
-from expirebridge.checks.finding import Finding, Level, error, warning
+from expirebridge.checks.data import check_data, check_others_data, check_overwritten
+from expirebridge.checks.finding import (
+    Check,
+    Finding,
+    Level,
+    Occasion,
+    ServersCheck,
+    error,
+    if_any,
+    listed,
+    warning,
+)
+from expirebridge.checks.health import OVERDUE_LIMIT, check_health
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
+from expirebridge.checks.of_capabilities import checks_on, servers_checks
+from expirebridge.checks.on_hold import check_holds
 from expirebridge.checks.server import (
     check_buffers,
     check_clock,
-    check_data,
     check_events,
     check_eviction,
     check_memory,
@@ -26,16 +40,6 @@ from expirebridge.checks.topology import (
     check_partitions,
     check_sentinels,
 )
-from expirebridge.checks.waiting import check_groups, check_holds, check_limits
-from expirebridge.checks.work import (
-    check_functions,
-    check_health,
-    check_library,
-    check_move,
-    check_others_data,
-    check_overwritten,
-    check_series,
-)
 from expirebridge.connection import several_servers
 from expirebridge.errors import (
     FormatTooNew,
@@ -44,8 +48,6 @@ from expirebridge.errors import (
     ServerError,
     ServerUnreachable,
 )
-from expirebridge.foreign import function_library
-from expirebridge.sealing.checks import check_keys, check_opened
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database, Store
@@ -100,7 +102,8 @@ class _Doctor:
             return [*findings, error("format", str(failure), "pip install --upgrade expirebridge")]
         if listens:
             findings += self._nodes.look(_look_at_round_trip)
-        findings += self._of_functions()
+        for one in servers_checks(self._settings, OVERDUE_LIMIT):
+            findings += self._compared(one)
         if self._nodes.are_several:
             asked = {node.name: node.client for node in self._nodes.answering}
             findings.append(check_misplaced(asked, self._database.layout))
@@ -128,26 +131,21 @@ class _Doctor:
 
     def _of_work(self) -> list[Finding]:
         lease = self._settings.lease
-        parts: list[tuple[str, Steps[list[Finding]]]] = [
-            ("work", check_health(self._database, self._settings)),
-            ("functions", _listed(check_functions(lease))),
-            ("series", _if_any(check_series(lease))),
-            ("limits", _if_any(check_limits(lease))),
-            ("holds", _if_any(check_holds(self._database.prefix, lease))),
-            ("groups", _if_any(check_groups())),
-            ("keys", _if_any(check_keys(self._settings.key_ring))),
-            ("arguments", _if_any(check_opened())),
-            ("partitions", check_partitions(lease)),
-            ("move", _if_any(check_move(lease))),
+        holds = if_any(check_holds(self._database.prefix, lease))
+        parts = [
+            Check(rank=10, name="work", look=check_health(self._database, self._settings)),
+            Check(rank=50, name="holds", look=holds),
+            Check(rank=80, name="partitions", look=check_partitions(lease)),
+            *checks_on(Occasion.DOCTOR, self._settings, OVERDUE_LIMIT),
         ]
         found = list[Finding]()
-        for name, steps in parts:
+        for one in sorted(parts, key=lambda part: part.rank):
             try:
-                found += _examined(self._store, name, steps)
+                found += _examined(self._store, one.name, one.look)
             except ServerUnreachable as failure:
                 if not self._nodes.are_several:
                     raise
-                found.append(error(name, str(failure), ""))
+                found.append(error(one.name, str(failure), ""))
         return found
 
     def _of_data(self) -> list[Finding]:
@@ -158,24 +156,24 @@ class _Doctor:
             return self._everywhere("data", check_data)
         return self._everywhere("data", lambda: check_others_data(layout))
 
-    def _of_functions(self) -> list[Finding]:
-        """Check the functions for other languages, unless the login may not call them."""
-        found = dict[str, str | None]()
+    def _compared(self, check: ServersCheck) -> list[Finding]:
+        """Ask each server, and compare the answers, unless the login may not ask."""
+        found = dict[str, Any]()
         for name, client in several_servers.primaries_of(self._store.client).items():
             if name in self._nodes.silent:
                 continue
             try:
                 store = Store(client, prefix=self._database.prefix)
-                found[name] = store.run(function_library.find_version())
+                found[name] = store.run(check.ask())
             except NotPermitted:
                 return []
             except ServerUnreachable as failure:
                 self._nodes.silent[name] = failure
-        return check_library(found)
+        return check.compare(found)
 
     def _everywhere(self, name: str, check: Callable[[], Steps[Finding]]) -> list[Finding]:
         """The findings of a check that is made at each server."""
-        return self._nodes.look(lambda node: _examined(node.store, name, _listed(check())))
+        return self._nodes.look(lambda node: _examined(node.store, name, listed(check())))
 
 
 def _look_at_server(node: CheckedServer) -> list[Finding]:
@@ -185,7 +183,7 @@ def _look_at_server(node: CheckedServer) -> list[Finding]:
 def _rights_at(node: CheckedServer, database: Database, role: LoginRole) -> list[Finding]:
     if not node.prefixes:
         return []
-    return _examined(node.store, "rights", _listed(check_rights(database, role)))
+    return _examined(node.store, "rights", listed(check_rights(database, role)))
 
 
 def _look_at_round_trip(node: CheckedServer) -> list[Finding]:
@@ -223,12 +221,3 @@ def _not_looked_at(name: str) -> Finding:
         "not looked at: the login may not",
         "expirebridge doctor --url redis://ADMIN:PASSWORD@HOST:PORT/DB",
     )
-
-
-def _listed(steps: Steps[Finding]) -> Steps[list[Finding]]:
-    return [(yield from steps)]
-
-
-def _if_any(steps: Steps[Finding | None]) -> Steps[list[Finding]]:
-    finding = yield from steps
-    return [] if finding is None else [finding]

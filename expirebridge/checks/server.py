@@ -11,7 +11,7 @@ from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
 from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
 from expirebridge.store.errors import is_about_keys, translated
-from expirebridge.task.calls import call, inspection, reconciling
+from expirebridge.task.calls import call, inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
@@ -23,8 +23,6 @@ FULL = 0.9
 """The share of `maxmemory` above which the doctor warns."""
 CLOCK_LIMIT = 1.0
 """Seconds by which this machine's clock may differ from the server's."""
-SAMPLE = 1000
-"""Keys that are sampled in search of other data."""
 _MB = 1024 * 1024
 _HARD_LIMIT, _SOFT_LIMIT = 32 * _MB, 8 * _MB
 """The smallest buffer for a subscriber's events: the server's own defaults."""
@@ -96,22 +94,6 @@ def check_eviction(info: dict[str, Any]) -> Finding:
         "eviction",
         f"maxmemory-policy is {policy}: tasks would be deleted as soon as a maxmemory is set",
         remedy,
-    )
-
-
-def check_data() -> Steps[Finding]:
-    """Check whether the database also holds other data."""
-    sample = yield from reconciling.scan("0", SAMPLE)
-    return other_data(sample.alien) if sample.alien else ok("data", "no other data")
-
-
-def other_data(count: int) -> Finding:
-    """The finding if so many of the sampled keys are not ours."""
-    return warning(
-        "data",
-        f"the database holds keys that are not expirebridge's ({count} of about {SAMPLE} "
-        "examined): their events cost time, and a FLUSHDB for them loses tasks",
-        "give expirebridge a database of its own, such as redis://host:6379/1",
     )
 
 

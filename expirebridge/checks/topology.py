@@ -1,7 +1,7 @@
 """The checks of a cluster: whether each slot has a node, and what happens if one dies."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,7 +15,8 @@ from expirebridge.connection.cluster import SLOTS, Cluster, SlotMap
 from expirebridge.connection.cluster_client import slot_of
 from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
-from expirebridge.errors import PartitionsDiffer
+from expirebridge.errors import LimitsNeedOnePartition, PartitionsDiffer
+from expirebridge.handlers.definition import Handler
 from expirebridge.task.answers import texts_of
 from expirebridge.task.calls import looking, partitions
 from expirebridge.task.calls.call import LEFT_OUT, PARTITIONS, Steps, at_if_available, command
@@ -179,6 +180,13 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
     ]
     waits = f"; overdue in {', '.join(overdue)}" if overdue else ""
     return found or [ok("partitions", f"all {count} answer{waits}")]
+
+
+def refuse_limits(handlers: Iterable[Handler]) -> Steps[None]:
+    """Raise LimitsNeedOnePartition if a listener with these handlers would not start here."""
+    count = yield from PARTITIONS
+    if count > 1 and any(handler.limits for handler in handlers):
+        raise LimitsNeedOnePartition(count)
 
 
 def named(findings: list[Finding], node: object) -> list[Finding]:

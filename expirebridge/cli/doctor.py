@@ -10,8 +10,8 @@ import typer
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
 from expirebridge.checks.finding import error, ok
-from expirebridge.checks.waiting import refuse_limits
-from expirebridge.checks.work import check_left_out
+from expirebridge.checks.health import check_left_out
+from expirebridge.checks.topology import refuse_limits
 from expirebridge.cli.ending import FAULT, ILL
 from expirebridge.cli.options import (
     AsJson,
@@ -155,14 +155,14 @@ def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Fi
     if settings.ledger is None:
         return []
     with extra_is_there():
-        from expirebridge.ledger.checks import check_ledger  # noqa: PLC0415
+        from expirebridge.ledger.table_checks import check_ledger  # noqa: PLC0415
     return check_ledger(settings, lambda: store.run(read_ledgers(run_ids=True)), **options)
 
 
 def _of_ledger_series(settings: Settings) -> list[Finding]:
     if settings.ledger is None:
         return []
-    from expirebridge.ledger.checks import check_ledger_series  # noqa: PLC0415 - as above
+    from expirebridge.ledger.table_checks import check_ledger_series  # noqa: PLC0415 - as above
 
     return check_ledger_series(settings)
 

@@ -1,90 +1,66 @@
-"""Compares the tasks that wait with other code, before that code runs."""
+"""Checks whether listeners know the functions of tasks."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+import shlex
+from collections import Counter
+from collections.abc import Sequence
 
-from expirebridge.fleet.compatibility import Comparison
-from expirebridge.handlers import Registry
-from expirebridge.series.calls import series_page
-from expirebridge.series.replies import NEVER
-from expirebridge.store.record_values import call_of
-from expirebridge.task.calls import inspection
+from expirebridge.checks.finding import Check, Finding, Occasion, first_of, listed, ok, warning
+from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.settings import Settings
+from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.calls.pages import Pages
-from expirebridge.task.task import UNCLAIMED, State
+from expirebridge.task.counting import plural
+from expirebridge.task.lacking import Lacking
+from expirebridge.task.policies import UNKNOWN_DELAY
+
+_SAMPLE = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Which tasks are compared, and how many there were of them."""
-
-    counts: dict[State, int]
-    until: int | None = None
-    """Only pending tasks that are due before, in ms on the server's clock; None: all."""
-    later: int = 0
-    """Pending tasks that are due then or later."""
-    paused: int = 0
-    """Paused tasks that are left out because of it: they have no due time."""
-
-    @property
-    def total(self) -> int:
-        """The number of tasks to compare."""
-        return sum(self.counts.values())
+def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+    """Give what the doctor and the dashboard check."""
+    on = frozenset({Occasion.DOCTOR, Occasion.COURSE})
+    look = listed(check_functions(settings.lease))
+    return [Check(rank=20, name="functions", look=look, on=on)]
 
 
-def scope_of(*, due_within: float | None = None, failed: bool = False) -> Steps[Scope]:
-    """Count what is to be compared: what is pending, waiting, paused or running.
+def check_functions(lease: float) -> Steps[Finding]:
+    """Check whether tasks wait because no listener knows their function, or will when they are due.
 
-    `due_within` leaves out paused tasks, and pending ones that are due in so many seconds or later.
-    `failed` adds failed tasks, which `run_now` would start again.
-
-    A running task counts because it is tried again if it fails, or if its listener stops.
+    The first is what listeners found that claimed such tasks. For the second, the functions of the
+    tasks that come next are held against what the listeners know that beat within `lease` seconds.
     """
-    counts: dict[State, int] = {}
-    for state in (*UNCLAIMED, State.RUNNING, State.FAILED):
-        counts[state] = (yield from inspection.count_before(state, [])).total
-    if not failed:
-        del counts[State.FAILED]
-    if due_within is None:
-        return Scope(counts=counts)
-    now = (yield from inspection.count_before(State.PENDING, [])).now
-    until = now + round(due_within * 1000)
-    pending = yield from inspection.count_before(State.PENDING, [until])
-    [counts[State.PENDING]] = pending.before
-    later = pending.total - counts[State.PENDING]
-    return Scope(counts=counts, until=until, later=later, paused=counts.pop(State.PAUSED))
+    waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
+    coming = yield from inspection.survey_functions(_SAMPLE)
+    known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
+    counts = Counter(waiting.functions(Lacking.FUNCTION))
+    lacking = known.lacking(func for func in coming.functions if func not in counts)
+    problems = []
+    if counts:
+        named = [f"{func} ({count})" for func, count in counts.most_common()]
+        problems.append(
+            f"tasks{_scope(waiting.examined)} wait for functions that the listeners do not know: "
+            f"{first_of(named)}; each fails after 24 h"
+        )
+    if lacking:
+        named = [f"{func}: {lack}" for func, lack in lacking.items()]
+        problems.append(
+            f"tasks{_scope(coming.examined)} will wait when they are due: {first_of(named)}"
+        )
+    if problems:
+        func = next(iter([*(func for func, _ in counts.most_common(1)), *lacking]))
+        return warning(
+            "functions",
+            "; ".join(problems),
+            "add them to the handlers' folder and restart the listeners, or cancel the tasks: "
+            f"expirebridge list --func {shlex.quote(func)}",
+        )
+    fine = f"no task{_scope(waiting.examined)} waits for an unknown function"
+    if known.silent:
+        silent = plural(known.silent, "listener does", "listeners do")
+        fine += f" ({silent} not say what it knows: of tasks to come nothing is known)"
+    return ok("functions", fine)
 
 
-def compare(
-    registry: Registry, scope: Scope, *, progress: Callable[[int], None]
-) -> Steps[Comparison]:
-    """Compare the tasks of a scope with a registry, in pages of 100.
-
-    Paused series are compared, too, unless only what is due in a time is: they have no due time.
-
-    `progress` is called after each page with the number of tasks in it. A task that stays where it
-    is meanwhile is compared once; one that moves may be compared twice, or not at all.
-    """
-    comparison = Comparison(registry)
-    for state in scope.counts:
-        until = scope.until if state is State.PENDING else None
-        pages = Pages(partial(inspection.calls_page, state, until=until))
-        while page := (yield from pages.next()):
-            for call in page.calls:
-                comparison.add(call)
-            progress(page.examined)
-    if scope.until is None:
-        yield from _compare_series(comparison)
-    return comparison
-
-
-def _compare_series(comparison: Comparison) -> Steps[None]:
-    """Compare the series that go on, or are paused, and of which no tick waits now."""
-    cursor = None
-    while cursor != "0":
-        page = yield from series_page(cursor or "0", 0)
-        for one in page.series:
-            if one.waiting not in UNCLAIMED and (one.place < NEVER or "paused" in one.record):
-                comparison.add(inspection.StoredCall(one.id, *call_of(one.record), None))
-        cursor = page.cursor
+def _scope(examined: int) -> str:
+    """The part of the tasks that was examined, unless it was all."""
+    return "" if examined < _SAMPLE else f" among the {_SAMPLE:,} that are due first"

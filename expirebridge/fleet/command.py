@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.checks.waiting import refuse_limits
+from expirebridge.checks.topology import refuse_limits
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import (
     AppDir,
@@ -30,7 +30,7 @@ from expirebridge.cli.output import (
     progress_bar,
 )
 from expirebridge.cli.stats import store_of
-from expirebridge.fleet.checks import Scope, compare, scope_of
+from expirebridge.fleet.comparing import Scope, compare, scope_of
 from expirebridge.fleet.compatibility import AlikeTasks, Arguments, BlindSpot, Comparison
 from expirebridge.handlers import Registry
 from expirebridge.settings import HandlersPlace, Settings

@@ -1,157 +1,49 @@
-"""The checks of a ledger, beside those of the server: what is wrong, and how to fix it."""
+"""Checks the write-back from Redis to the rows of a ledger."""
 
-import shlex
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from expirebridge.checks import OVERDUE_LIMIT, Finding
-from expirebridge.checks.finding import error, ok, warning
-from expirebridge.checks.work import BEHIND, first_of
-from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
-from expirebridge.ledger.addresses import place_of
-from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
-from expirebridge.ledger.calls import RedisCheckpoint
-from expirebridge.ledger.engine import connected, read_url
-from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
-from expirebridge.ledger.ledger import Ledger
-from expirebridge.ledger.threads import with_timeout
-from expirebridge.series.values import Series
+from expirebridge.checks.finding import Check, Finding, Occasion, error, ok, warning
+from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.settings import Settings
+from expirebridge.task.calls.call import Steps
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 
-TRIES, PAUSE = 3, 0.1
-MOST_SERIES = 1000
-_LISTEN = "start a listener with this ledger, or read the log of those that have it"
-_REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
+MANY_DIRTY = MOST_DIRTY // 2
+"""So many lagging rows in a partition are reported."""
+_LISTEN = "start a listener with the ledger, or read the log of those that have it"
 
 
-def check_ledger(
-    settings: Settings,
-    ask: Callable[[], Mapping[int, RedisCheckpoint]],
-    *,
-    writes: bool = False,
-    limit: float = OVERDUE_LIMIT,
-) -> list[Finding]:
-    """Check that the ledger of these settings can be used, and that rows are relayed in time.
+def checks(_settings: Settings, limit: float) -> Sequence[Check]:
+    """Give what a probe checks; it needs no database but Redis."""
+    on = frozenset({Occasion.PROBE})
+    return [Check(rank=10, name="write-back", look=check_dirty(limit), on=on)]
 
-    `ask` reads the checkpoint of each partition of the server, with its run id. A row may wait
-    `limit` seconds. With `writes`, the check also tries to write to the database.
+
+def check_dirty(limit: float) -> Steps[list[Finding]]:
+    """Check that rows follow their tasks in time; no finding where there is no ledger.
+
+    Beyond a bound no task of the ledger begins. `limit` is how many seconds a row may lag.
     """
-    inspector = LedgerInspector(settings)
-    try:
-        figures = _read_figures(inspector, ask)
-        if figures.progress:
-            _check_binding(figures, settings, inspector.identity())
-        if writes:
-            inspector.try_to_write()
-    except LedgerUnreachable as failure:
-        return [error("ledger", str(failure), "tasks of the ledger wait until it answers")]
-    except LedgerUnsuitable as failure:
-        return [error("ledger", str(failure), "")]
-    except LedgerError as failure:
-        return [error("ledger", str(failure), "the relay reads and writes its tables")]
-    return _findings(figures, limit)
-
-
-def _check_binding(figures: LedgerFigures, settings: Settings, identity: str) -> None:
-    """Raise LedgerUnsuitable as the relay does if ledger and Redis are not bound to each other."""
-    count = max(figures.partitions, max(figures.checkpoints, default=0) + 1)
-    place = place_of(settings, read_url(settings.ledger or ""), count)
-    for partition, checkpoint in figures.checkpoints.items():
-        if (progress := figures.progress.get(partition)) is not None:
-            met = Met.read(progress.met)
-            check_partitions(met, count)
-            check_numbers(progress, checkpoint)
-            # A dashboard may not read the run id. With a URL spelt otherwise than the listeners',
-            # this could still be their Redis: only they can tell.
-            if checkpoint.run_id is not None:
-                check_sides(met, Seen(place, identity, checkpoint.run_id), checkpoint)
-
-
-def check_ledger_series(settings: Settings) -> list[Finding]:
-    """Check that the series of the ledger have their ticks; no finding if there is no series.
-
-    Only the first thousand are checked. `check_ledger` reports a ledger that cannot be read.
-    """
-    try:
-        series = with_timeout(lambda: _first_series(settings))
-    except LedgerError:
+    checkpoints = list((yield from read_ledgers()).values())
+    if not any(one.nonce for one in checkpoints):
         return []
-    if not series:
-        return []
-    broken = [one.id for one in series if one.schedule is None]
-    behind = [one.id for one in series if one.is_behind(BEHIND)]
-    if broken:
-        return [
-            error(
-                "ledger series",
-                f"the schedule of {first_of(broken)} cannot be read: no more ticks are made",
-                f"expirebridge series show {shlex.quote(broken[0])}",
-            )
-        ]
-    if behind:
-        message = f"the next tick was not made in time of {first_of(behind)}"
-        return [warning("ledger series", message, f"{_LISTEN}: listeners make the ticks")]
-    ticking = plural(len(series), "series has its next tick", "series have their ticks")
-    return [ok("ledger series", ticking)]
-
-
-def _first_series(settings: Settings) -> Sequence[Series]:
-    url = settings.ledger or ""
-    ledger = Ledger(url, name=settings.ledger_name)
-    with connected(url, reads_only=True) as connection:
-        return ledger.list_series(connection, limit=MOST_SERIES).series
-
-
-def _read_figures(
-    inspector: LedgerInspector, ask: Callable[[], Mapping[int, RedisCheckpoint]]
-) -> LedgerFigures:
-    """Read both sides; again if a batch may have ended between the two."""
-    left = TRIES
-    while True:
-        left -= 1
-        figures = inspector.figures(ask())
-        if not left or not figures.lost or figures.to_rebuild:
-            return figures
-        time.sleep(PAUSE)
-
-
-def _findings(figures: LedgerFigures, limit: float) -> list[Finding]:
-    found = []
-    if figures.oldest > limit:
-        found.append(
-            warning(
-                "ledger",
-                f"{_count(figures.to_relay)} to be carried to Redis, the first for "
-                f"{human(round(figures.oldest))}",
-                _LISTEN,
-            )
-        )
-    if figures.lost:
-        found.append(
-            warning(
-                "ledger",
-                f"Redis has lost something: {_count(figures.to_rebuild)} to be carried again, and "
-                "no task of the ledger is claimed meanwhile",
-                _LISTEN,
-            )
-        )
-    if figures.refused:
-        found.append(
-            warning(
-                "ledger rows",
-                f"{_count(figures.refused, 'was refused', 'were refused')} within a day",
-                _REFUSED,
-            )
-        )
-    if not found:
-        stamps = [progress.stamp for progress in figures.progress.values()]
-        several = f" in {len(stamps)} partitions" if len(stamps) > 1 else ""
-        found.append(ok("ledger", f"rows are carried; pass {max(stamps, default=0)}{several}"))
-    return found
-
-
-def _count(rows: int, one: str = "waits", more: str = "wait") -> str:
-    many = f"{rows:,}{' or more' if rows >= MOST else ''}"
-    return f"{many} {'row ' + one if rows == 1 else 'rows ' + more}"
+    dirty, most, waited, stuck = WriteBackBacklog.of(checkpoints)
+    behind = plural(
+        dirty,
+        "row of the ledger does not know yet what happened to its task",
+        "rows of the ledger do not know yet what happened to their tasks",
+    )
+    # The bound is that of each partition.
+    bound = f"{MOST_DIRTY:,} in one partition" if len(checkpoints) > 1 else f"{MOST_DIRTY:,}"
+    if most > MOST_DIRTY:
+        return [error("write-back", f"{behind}: beyond {bound} none begins", _LISTEN)]
+    if most > MANY_DIRTY:
+        return [warning("write-back", f"{behind}; beyond {bound} none begins", _LISTEN)]
+    if waited is not None and waited > limit:
+        return [warning("write-back", f"{behind}, the first for {human(round(waited))}", _LISTEN)]
+    if stuck:
+        rows = plural(stuck, "row", "rows")
+        message = f"{rows} of the ledger could not be written: refused, or locked for long"
+        return [warning("write-back", message, "the log of the listeners says which, and why")]
+    return [ok("write-back", "rows of the ledger know what happened to their tasks")]

@@ -17,7 +17,6 @@ from expirebridge.checks.finding import Finding, Level
 from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.calls import RedisCheckpoint, read_ledgers
-from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import connected
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
 from expirebridge.ledger.row_pages import (
@@ -29,6 +28,7 @@ from expirebridge.ledger.row_pages import (
 )
 from expirebridge.ledger.row_state import FINAL_STATES, Status
 from expirebridge.ledger.rows import LedgerTask, check_ext
+from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.ledger.threads import with_timeout
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings

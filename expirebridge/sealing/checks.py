@@ -1,11 +1,12 @@
 """Checks whether keys and codec are there, which tasks need that are sealed or encoded."""
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
-from expirebridge.checks.finding import Finding, ok, warning
-from expirebridge.checks.work import first_of
+from expirebridge.checks.finding import Check, Finding, Occasion, first_of, if_any, ok, warning
 from expirebridge.sealing.calls import record_page
+from expirebridge.settings import Settings
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.pages import Pages
@@ -18,6 +19,15 @@ from expirebridge.task.task import State
 _SAMPLE = 100
 _DUE_SAMPLE = 1000
 _STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
+
+
+def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+    """Give what the doctor checks, and the dashboard what listeners found."""
+    on = frozenset({Occasion.DOCTOR, Occasion.COURSE})
+    return [
+        Check(rank=70, name="keys", look=if_any(check_keys(settings.key_ring))),
+        Check(rank=71, name="arguments", look=if_any(check_opened()), on=on),
+    ]
 
 
 def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import typer
 
-from expirebridge.checks.work import first_of
+from expirebridge.checks.finding import first_of
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line

@@ -19,6 +19,9 @@ from expirebridge.task.keys import IN_RECORD
 from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import UNCLAIMED, State, from_ms, to_ms
 
+BEHIND = 60.0
+"""Seconds after which a tick that was not made, or did not begin, is reported."""
+
 
 class SeriesOutcome(StrEnum):
     """The result of `schedule`."""

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from expirebridge.checks import check_health
-from expirebridge.checks.finding import Finding, Level, error
-from expirebridge.checks.work import check_functions, of_move
+from expirebridge.checks import OVERDUE_LIMIT, check_health
+from expirebridge.checks.finding import Finding, Level, Occasion, error
+from expirebridge.checks.of_capabilities import checks_on
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.lateness.objective import ObjectiveResult
 from expirebridge.lateness.values import words_of
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
-from expirebridge.sealing.checks import check_opened
 from expirebridge.task.answers import Counts, LeftOut, texts_of
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.fleet import Fleet, read_fleet
@@ -179,6 +178,7 @@ class Overview:
             findings = await context.store.run(
                 check_health(context.store.database, context.settings)
             )
+            told = await self._made_on(Occasion.PRESENT)
         except ServerError as failure:
             return CurrentState(alarms=(error("server", str(failure), ""),))
         return CurrentState(
@@ -189,10 +189,17 @@ class Overview:
             backlog=self._backlog(health, now),
             alarms=(
                 *_left_out(self._context.store.left_out),
-                *([told] if (told := of_move(counts)) else []),
+                *told,
                 *_alarms(findings),
             ),
         )
+
+    async def _made_on(self, occasion: Occasion) -> list[Finding]:
+        """The findings of what capabilities check on this occasion."""
+        found = list[Finding]()
+        for one in checks_on(occasion, self._context.settings, OVERDUE_LIMIT):
+            found += await self._context.store.run(one.look)
+        return found
 
     def _backlog(self, health: Health, now: datetime) -> Backlog | None:
         self._readings.note(now.timestamp(), health.overdue)
@@ -213,10 +220,7 @@ class Overview:
                 inspection.read_tally(spans=spans, minutes=minutes)
             )
             functions = await self._functions()
-            store = self._context.store
-            findings = [await store.run(check_functions(self._context.settings.lease))]
-            if (unopened := await store.run(check_opened())) is not None:
-                findings.append(unopened)
+            findings = await self._made_on(Occasion.COURSE)
             if self._of_ledger is not None:
                 findings += await self._of_ledger()
         except ServerUnreachable:

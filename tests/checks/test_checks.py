@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, ServerReadOnly, ServerUnreachable, ServerUnsuitable
-from expirebridge.checks import Finding, Level, check_health, check_server, examine, work
+from expirebridge.checks import Finding, Level, check_health, check_server, examine
 from expirebridge.checks.server import check_version
 from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer, embedded_binary
@@ -510,7 +510,7 @@ async def test_functions_that_no_listener_knows_are_told_of(
     assert "do not know: mail.sned (2), a.b (1); " in finding.message
     assert "expirebridge list --func mail.sned" in finding.remedy
     # It says so if it did not look at all of them.
-    monkeypatch.setattr(work, "_SAMPLE", 2)
+    monkeypatch.setattr("expirebridge.fleet.checks._SAMPLE", 2)
     assert examined(store)["functions"].message.startswith("tasks among the 2 that are due first")
 
 

@@ -12,18 +12,20 @@ PACKAGE = Path(expirebridge.__file__).parent
 PAGE = (ROOT / "docs" / "reference" / "doctor.md").read_text()
 GLOSSARY = (ROOT / "docs" / "reference" / "glossary.md").read_text()
 LEVELS = {"ok", "warning", "error", "limit"}
+OF_SERIES = {"all_tick"}
+"""What gives the same finding about series here and there."""
 OF_CHECK = {"server"}
 """What only `expirebridge check` says, of a server that does not answer."""
 
 
 def checks() -> Iterator[str]:
     """The names of all findings."""
-    for path in [*(PACKAGE / "checks").glob("*.py"), PACKAGE / "ledger/checks.py",
-                 PACKAGE / "cli/doctor.py"]:  # fmt: skip
+    paths = [*(PACKAGE / "checks").glob("*.py"), *PACKAGE.glob("*/*checks.py")]
+    for path in [*paths, PACKAGE / "cli/doctor.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 first = node.args[0] if node.args else None
-                if node.func.id in LEVELS and isinstance(first, ast.Constant):
+                if node.func.id in LEVELS | OF_SERIES and isinstance(first, ast.Constant):
                     yield str(first.value)
 
 

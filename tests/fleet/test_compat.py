@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, State
-from expirebridge.fleet.checks import Scope, compare, scope_of
+from expirebridge.fleet.comparing import Scope, compare, scope_of
 from expirebridge.fleet.compatibility import Arguments, Comparison, Verdict
 from expirebridge.store.client import AsyncStore, Store
 from expirebridge.task.calls import inspection, producing

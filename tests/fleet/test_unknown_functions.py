@@ -10,8 +10,8 @@ import redis
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, InvalidTask
 from expirebridge.bridge import forget_default_bridge, prepare_task
 from expirebridge.checks import Level
-from expirebridge.checks.work import check_functions
 from expirebridge.fleet import operations
+from expirebridge.fleet.checks import check_functions
 from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store

@@ -30,9 +30,9 @@ from expirebridge import (
     Then,
     current_task,
 )
-from expirebridge.checks.waiting import check_groups
 from expirebridge.errors import MoveRefused
 from expirebridge.groups import calls as groups
+from expirebridge.groups.checks import check_groups
 from expirebridge.groups.names import OnFailed
 from expirebridge.hooks import Event, Made
 from expirebridge.moving import calls as migration

@@ -16,9 +16,9 @@ from expirebridge.ledger import Tables
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.binding import Met
 from expirebridge.ledger.calls import read_ledgers
-from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
+from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.copies import (

@@ -18,12 +18,12 @@ from expirebridge.embedded.server import free_port
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.calls import RedisCheckpoint
-from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import read_url
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.sql_tables import VERSION, Tables
+from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.faults.link import Link

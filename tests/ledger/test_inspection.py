@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 from expirebridge import Bridge, TaskExists
 from expirebridge.checks.finding import Finding, Level
-from expirebridge.checks.work import check_dirty
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger, Tables
 from expirebridge.ledger import calls as ledger_calls
-from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import RowKind
 from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.sql_tables import VERSION
 from expirebridge.ledger.sql_types import NowMs
+from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
@@ -169,9 +169,9 @@ def test_rows_that_do_not_learn_are_found(
     assert look().startswith("warning 1 row of the ledger does not know yet")
     client.zadd("expirebridge:dirty", {"a": 4e15, "b": 4e15, "c": 4e15})
     assert look().startswith("ok")
-    monkeypatch.setattr("expirebridge.checks.work.MANY_DIRTY", 2)
+    monkeypatch.setattr("expirebridge.ledger.checks.MANY_DIRTY", 2)
     assert look().startswith("warning 3 rows")
-    monkeypatch.setattr("expirebridge.checks.work.MOST_DIRTY", 2)
+    monkeypatch.setattr("expirebridge.ledger.checks.MOST_DIRTY", 2)
     assert look().startswith("error 3 rows")
 
 

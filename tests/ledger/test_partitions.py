@@ -11,20 +11,20 @@ import redis
 from sqlalchemy import Engine, event, select
 
 from expirebridge import Bridge
-from expirebridge.checks.work import check_dirty
 from expirebridge.connection import clients
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.calls import read_ledgers
-from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.roles import RelayLoop
 from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
 from expirebridge.store.partitions import Partitions

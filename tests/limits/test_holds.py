@@ -10,11 +10,12 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
-from expirebridge.checks.waiting import check_holds, check_limits
+from expirebridge.checks.on_hold import check_holds
 from expirebridge.connection import clients
 from expirebridge.fleet.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
+from expirebridge.limits.checks import check_limits
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -5,8 +5,8 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, InvalidTask
 from expirebridge.checks import Level
-from expirebridge.checks.waiting import check_limits
 from expirebridge.limits.calls import declare_limits
+from expirebridge.limits.checks import check_limits
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, QueuePlace, State
-from expirebridge.fleet.checks import scope_of
+from expirebridge.fleet.comparing import scope_of
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -9,7 +9,7 @@ import pytest
 
 from expirebridge import AsyncBridge, Bridge, Reason
 from expirebridge.checks.finding import Finding, Level
-from expirebridge.checks.work import check_health
+from expirebridge.checks.health import check_health
 from expirebridge.hooks import Started
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

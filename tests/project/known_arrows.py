@@ -52,13 +52,12 @@ SPINE_TO_ROOMS: set[str] = {
 """Each wants a seam."""
 
 ROOMS_TO_ROOMS: set[str] = {
-    "ledger.commit_notifier -> fleet.operations",
-    "ledger.ledger -> series.definition",
-    "fleet.checks -> series.calls",
-    "fleet.checks -> series.replies",
     "fleet.command -> ledger.inspection",
-    "ledger.checks -> series.values",
+    "fleet.comparing -> series.calls",
+    "fleet.comparing -> series.replies",
+    "ledger.commit_notifier -> fleet.operations",
     "ledger.inspection -> fleet.compatibility",
+    "ledger.ledger -> series.definition",
     "ledger.ledger -> series.schedule",
     "ledger.ledger -> series.values",
     "ledger.page -> series.values",
@@ -73,6 +72,8 @@ ROOMS_TO_ROOMS: set[str] = {
     "ledger.series_writer -> series.schedule",
     "ledger.series_writer -> series.ticks",
     "ledger.series_writer -> series.values",
+    "ledger.table_checks -> series.checks",
+    "ledger.table_checks -> series.values",
     "moving.export_command -> limits.calls",
     "moving.export_command -> limits.lanes",
     "moving.export_command -> series.calls",
@@ -97,19 +98,9 @@ OTHERS_TO_FRAMES: set[str] = {
 }
 
 FRAMES_TO_ROOMS: set[str] = {
-    "checks.doctor -> foreign.function_library",
-    "checks.doctor -> sealing.checks",
-    "checks.waiting -> fleet.functions",
-    "checks.waiting -> groups.calls",
-    "checks.waiting -> limits.calls",
-    "checks.waiting -> limits.lanes",
-    "checks.work -> fleet.functions",
-    "checks.work -> foreign.function_library",
-    "checks.work -> ledger.calls",
-    "checks.work -> series.calls",
-    "checks.work -> series.values",
+    "checks.on_hold -> fleet.functions",
     "cli.doctor -> ledger.calls",
-    "cli.doctor -> ledger.checks",
+    "cli.doctor -> ledger.table_checks",
     "cli.handlers -> fleet.functions",
     "cli.listening -> foreign.function_loading",
     "cli.options -> ledger.engine",
@@ -180,7 +171,6 @@ FRAMES_TO_ROOMS: set[str] = {
     "web.application -> series.page",
     "web.overview -> lateness.objective",
     "web.overview -> lateness.values",
-    "web.overview -> sealing.checks",
     "web.pages -> groups.names",
     "web.pages -> series.page",
 }

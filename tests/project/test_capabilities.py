@@ -1,21 +1,32 @@
 """What capabilities give is what is asked for: the type checker compares each module."""
 
+import expirebridge.fleet.checks
 import expirebridge.fleet.explain
 import expirebridge.fleet.words
+import expirebridge.foreign.checks
 import expirebridge.foreign.words
+import expirebridge.groups.checks
 import expirebridge.groups.explain
 import expirebridge.groups.words
 import expirebridge.lateness.words
+import expirebridge.ledger.checks
 import expirebridge.ledger.explain
 import expirebridge.ledger.words
+import expirebridge.limits.checks
 import expirebridge.limits.explain
 import expirebridge.limits.words
+import expirebridge.moving.checks
 import expirebridge.moving.words
+import expirebridge.sealing.checks
 import expirebridge.sealing.explain
 import expirebridge.sealing.words
+import expirebridge.series.checks
 import expirebridge.series.words
 from expirebridge.capabilities import given
+from expirebridge.checks.finding import Occasion
+from expirebridge.checks.of_capabilities import GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
+from expirebridge.settings import Settings
 from expirebridge.task.explaining import Explains
 
 EXPLAIN: tuple[Explains, ...] = (
@@ -25,6 +36,23 @@ EXPLAIN: tuple[Explains, ...] = (
     expirebridge.fleet.explain,
     expirebridge.ledger.explain,
 )
+CHECKS: tuple[GivesChecks, ...] = (
+    expirebridge.limits.checks,
+    expirebridge.groups.checks,
+    expirebridge.series.checks,
+    expirebridge.sealing.checks,
+    expirebridge.fleet.checks,
+    expirebridge.foreign.checks,
+    expirebridge.moving.checks,
+    expirebridge.ledger.checks,
+)
+ON_OCCASIONS = {
+    Occasion.DOCTOR: ["functions", "series", "limits", "groups", "keys", "arguments", "move"],
+    Occasion.PROBE: ["write-back"],
+    Occasion.PRESENT: ["move"],
+    Occasion.COURSE: ["functions", "arguments"],
+}
+"""The order of the report."""
 
 
 def test_these_explain_why_a_task_has_not_run() -> None:
@@ -46,3 +74,12 @@ WORDS: tuple[GivesWords, ...] = (
 
 def test_these_have_words_of_the_command() -> None:
     assert given("words") == WORDS
+
+
+def test_these_give_checks() -> None:
+    assert given("checks") == CHECKS
+
+
+def test_each_occasion_has_its_checks() -> None:
+    made = {one: [check.name for check in checks_on(one, Settings(), 30)] for one in Occasion}
+    assert made == ON_OCCASIONS

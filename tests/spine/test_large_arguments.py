@@ -23,7 +23,7 @@ from expirebridge import (
     Task,
     handler,
 )
-from expirebridge.fleet.checks import compare, scope_of
+from expirebridge.fleet.comparing import compare, scope_of
 from expirebridge.fleet.compatibility import BlindSpot, Verdict
 from expirebridge.hooks import End, Started
 from expirebridge.limits.values import lane_value

@@ -16,7 +16,7 @@ from expirebridge.checks.server import check_rights
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients, redis_client
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
-from expirebridge.fleet.checks import compare, scope_of
+from expirebridge.fleet.comparing import compare, scope_of
 from expirebridge.foreign import function_library
 from expirebridge.hooks import End, Hooks
 from expirebridge.lateness import calls as forecasting

@@ -1,0 +1,64 @@
+"""The checks of a probe: whether listeners are at work, and due tasks begin."""
+
+from collections.abc import Sequence
+
+from expirebridge.checks.finding import Finding, Occasion, error, ok, warning
+from expirebridge.checks.listeners import check_listeners, check_subscriptions, overdue
+from expirebridge.checks.of_capabilities import checks_on
+from expirebridge.settings import Settings
+from expirebridge.store.client import Database
+from expirebridge.task.answers import LeftOut, texts_of
+from expirebridge.task.calls import fleet, inspection
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.inspection import Health
+from expirebridge.task.durations import human
+
+OVERDUE_LIMIT = 30.0
+"""Seconds that a due task may wait before it is reported."""
+
+
+def check_health(
+    database: Database,
+    settings: Settings,
+    *,
+    limit: float | None = OVERDUE_LIMIT,
+    here: bool = False,
+) -> Steps[list[Finding]]:
+    """The checks of a probe: whether listeners are alive and subscribed, and start due tasks.
+
+    `limit` is for how many seconds work may wait, such as a due task; with None, that is not
+    checked. `here` requires a listener on this machine. `settings` are those with which the
+    listeners were started. Partitions that do not answer are left out.
+    """
+    health = yield from inspection.read_health(settings.lease)
+    known = yield from fleet.read_fleet(settings.lease)
+    findings = [check_listeners(health, known, here=here)]
+    if limit is not None:
+        findings.append(check_overdue(health, limit))
+    if health.listeners:
+        subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
+        findings.append((yield from subscriptions))
+    if limit is not None:
+        for one in checks_on(Occasion.PROBE, settings, limit):
+            findings += yield from one.look
+    return findings
+
+
+def check_left_out(left_out: Sequence[LeftOut], *, here: bool = False) -> list[Finding]:
+    """Which partitions could not be asked. With `here` that is no fault: none of this machine's."""
+    told = [f"not asked: {text}" for text in texts_of(left_out)]
+    if here:
+        return [ok("partitions", each) for each in told]
+    return [error("partitions", each, "redis-cli --cluster check HOST:PORT") for each in told]
+
+
+def check_overdue(health: Health, limit: float) -> Finding:
+    """Check whether due tasks start within `limit` seconds."""
+    if health.overdue and health.waited > limit:
+        return warning(
+            "overdue",
+            f"{overdue(health)}, the first for {human(health.waited)} (limit {human(limit)}): the "
+            "listeners are full, stuck or not running",
+            "start more of them, or raise --concurrency: expirebridge listen --concurrency 200",
+        )
+    return ok("overdue", overdue(health) if health.overdue else "no task is overdue")

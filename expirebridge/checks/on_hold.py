@@ -1,0 +1,57 @@
+"""The check of holds: whether each holds what was meant."""
+
+import shlex
+
+from expirebridge.checks.finding import Finding, first_of, ok, warning
+from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.task.calls import fleet, holds
+from expirebridge.task.calls.call import PARTITIONS, Steps
+from expirebridge.task.counting import plural
+from expirebridge.task.hold import Hold
+
+
+def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
+    """Check whether each hold holds what was meant, and ends or says who set it.
+
+    None if there is none. Functions are held against what the listeners know that beat within
+    `lease` seconds. `prefix` is that of the database's keys.
+    """
+    found = yield from holds.list_holds()
+    if not found:
+        return None
+    known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
+    idle = [one.name for one in found if one.func is None and one.tag is None]
+    endless = [one for one in found if one.name not in idle and one.until is None and not one.by]
+    lacking = known.lacking(one.func for one in found if one.func is not None)
+    if idle:
+        tag = "{TAG}" if (yield from PARTITIONS) > 1 else ""
+        return warning(
+            "holds", f"holds nothing: {first_of(idle)}; write `func module.function` or `tag NAME`",
+            f"HDEL {tag}{prefix}:holds {shlex.quote(idle[0])}",
+        )  # fmt: skip
+    if endless:
+        named = [one.name if one.readable else f"{one.name} (not readable)" for one in endless]
+        return warning(
+            "holds", f"set by hand, without an end: {first_of(named)}",
+            f"if it is meant, say so: expirebridge hold {_option_of(endless[0])} --reason TEXT; if "
+            f"not: expirebridge release {_option_of(endless[0])}",
+        )  # fmt: skip
+    if lacking:
+        named = [f"{func}: {lack}" for func, lack in lacking.items()]
+        return warning(
+            "holds", f"a function on hold is not known: {first_of(named)}",
+            f"expirebridge release --func {shlex.quote(next(iter(lacking)))}",
+        )  # fmt: skip
+    waiting = sum(one.waiting for one in found)
+    return ok(
+        "holds",
+        f"on hold: {first_of([one.name for one in found])}; "
+        f"{plural(waiting, 'task waits', 'tasks wait')} for that",
+    )
+
+
+def _option_of(hold: Hold) -> str:
+    """The option that names what is on hold, for a shell."""
+    if hold.func is not None:
+        return f"--func {shlex.quote(hold.func)}"
+    return f"--tag {shlex.quote(hold.tag or '')}"

@@ -1,0 +1,73 @@
+"""Checks whether lanes of limits stand still, and limits have an effect."""
+
+from collections.abc import Sequence
+
+from expirebridge.checks.finding import Check, Finding, first_of, if_any, ok, warning
+from expirebridge.limits.calls import read_limits
+from expirebridge.limits.lanes import DeclaredLimit, Lane
+from expirebridge.settings import Settings
+from expirebridge.task.calls import fleet, inspection
+from expirebridge.task.calls.call import Steps
+from expirebridge.task.counting import plural
+from expirebridge.task.durations import human
+from expirebridge.task.task import from_ms
+
+_LANES = 100
+"""Lanes that are looked at, those with most tasks."""
+BLOCKED = 600.0
+"""Seconds that a task may wait for a slot before its lane is reported."""
+
+
+def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+    """Give what the doctor checks."""
+    return [Check(rank=40, name="limits", look=if_any(check_limits(settings.lease)))]
+
+
+def check_limits(lease: float) -> Steps[Finding | None]:
+    """Check that no lane of a limit stands still, and that no fair limit is without effect.
+
+    None if nothing is limited. Only the fullest lanes are looked at. The slots of fair limits are
+    held against what all listeners that beat within `lease` seconds run at once.
+    """
+    found = yield from read_limits(_LANES)
+    if not (found.limits or found.lanes):
+        return None
+    now = from_ms((yield from inspection.read_time()))
+    waiting = plural(sum(lane.waiting for lane in found.lanes), "task waits", "tasks wait")
+    stuck = [
+        _standing(lane)
+        for lane in found.lanes
+        if lane.oldest_due is not None
+        and (now - lane.oldest_due).total_seconds() > BLOCKED
+    ]  # fmt: skip
+    if stuck:
+        return warning(
+            "limits",
+            f"tasks that were due {human(BLOCKED)} ago wait for a slot of {first_of(stuck)}",
+            "expirebridge limits: raise these limits, or find out why their tasks do not end",
+        )
+    at_once = (yield from fleet.read_fleet(lease)).concurrency
+    idle = [f"{one.name} ({one})" for one in found.limits if _is_idle(one, at_once)]
+    if idle:
+        return warning(
+            "limits",
+            f"fair limits without effect: {first_of(idle)}; the listeners run {at_once:,} at once "
+            "in all, so none waits for a slot",
+            "give them fewer slots than that, or raise --concurrency, or leave out fair=",
+        )
+    among = f", in the {_LANES} fullest lanes" if len(found.lanes) == _LANES else ""
+    return ok("limits", f"{waiting} for a slot{among}")
+
+
+def _is_idle(limit: DeclaredLimit, at_once: int | None) -> bool:
+    """True if a fair limit has a slot for every task that can run."""
+    if not limit.fair or limit.most is None or at_once is None:
+        return False
+    return bool(limit.functions) and limit.most >= at_once
+
+
+def _standing(lane: Lane) -> str:
+    """A lane, and how full it is."""
+    most = lane.limit.most if lane.limit else None
+    taken = f"{lane.held} of {most} taken" if most is not None else str(lane.limit or "no limit")
+    return f"{lane.name} ({taken}, {plural(lane.waiting, 'waits', 'wait')})"
