@@ -3,7 +3,6 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.lateness.values import LATE, LateCause
@@ -27,7 +26,7 @@ class LateReport:
     """
 
     def __init__(self) -> None:
-        self._wakeups: Sequence[Wakeup] = ()
+        self._wakeups = list[Wakeup]()
         self._reasons: list[str] = []
         self._unscanned = set[str]()
         """The nodes whose scan is still to come."""
@@ -42,9 +41,9 @@ class LateReport:
         self._longest = 0.0
         self._latest = 0.0
 
-    def wake_at(self, wakeups: Sequence[Wakeup]) -> None:
-        """Ask these claimers for one more look."""
-        self._wakeups = wakeups
+    def wake_at(self, wakeup: Wakeup) -> None:
+        """Ask this claimer, too, for one more look."""
+        self._wakeups.append(wakeup)
 
     def hear(self, event: Event) -> None:
         """Count an event; this is the hook."""

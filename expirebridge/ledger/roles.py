@@ -6,7 +6,8 @@ import logging
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.errors import (
@@ -20,6 +21,12 @@ from expirebridge.hooks import Hooks
 from expirebridge.ledger import calls
 from expirebridge.ledger.gate import LedgerGate, Link
 from expirebridge.ledger.row_check import RowCheck
+from expirebridge.listener.execution.attempt import FinishedAttempt
+from expirebridge.listener.partition.capability_roles import (
+    CapabilityRoles,
+    Partition,
+    PartitionRoles,
+)
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
@@ -332,47 +339,44 @@ class RetentionLoop:
             await asyncio.sleep(time.monotonic() - began)
 
 
-class LedgerRoles:
+class LedgerRoles(PartitionRoles):
     """Roles of a partition that has a ledger, and the objects that they share."""
 
-    def __init__(
-        self, ledger_engine: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,
-        membership: Membership, hooks: Hooks,
-    ) -> None:  # fmt: skip
-        settings = ledger_engine.settings
-        self.gate = gate = LedgerGate(consumer)
-        ledger = ledger_engine.partition(lambda: consumer.session.heart_store, lambda: gate.link)
-        self.row_check = RowCheck(ledger, gate)
+    def __init__(self, ledger_engine: "LedgerEngine", partition: Partition) -> None:
+        settings, membership = partition.settings, partition.membership
+        self.gate = gate = LedgerGate(partition)
+        ledger = ledger_engine.partition(lambda: partition.session.heart_store, lambda: gate.link)
+        self.rows = RowCheck(ledger, gate)
         self._consistency_check = ConsistencyCheck(
-            consumer, ledger, gate, wakeup=wakeup,
+            partition, ledger, gate, wakeup=partition.wakeup,
             pause=settings.lease / claiming.BEATS_PER_LEASE,
         )  # fmt: skip
-        self.relay_loop = RelayLoop(consumer, ledger, membership, hooks=hooks)
+        self._relay_loop = RelayLoop(partition, ledger, membership, hooks=partition.hooks)
         self._retention_loop = RetentionLoop(ledger, membership, keep=settings.ledger_keep)
 
-    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def roles(self) -> Mapping[str, Coroutine[Any, Any, None]]:
         """The coroutine of each role, by its name."""
         return {
-            "relay of the ledger": self.relay_loop.run(),
+            "relay of the ledger": self._relay_loop.run(),
             "gate": self._consistency_check.run(),
             "old rows of the ledger": self._retention_loop.run(),
         }
 
+    def hear_commit(self) -> None:
+        """Wake the relay."""
+        self._relay_loop.notify()
 
-def ledger_roles_of(
-    ledger_engine: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, wakeup: Wakeup,
-    membership: Membership,
-) -> LedgerRoles | None:  # fmt: skip
-    """The roles of this ledger; None without a ledger."""
-    if ledger_engine is None:
-        return None
-    return LedgerRoles(ledger_engine, consumer, wakeup=wakeup, membership=membership, hooks=hooks)
+    def hear_end(self, finished: FinishedAttempt) -> None:
+        """Have the relay look soon, if the task has a row."""
+        if finished.attempt.claimed.ledger is not None:
+            self._relay_loop.hear_end()
 
 
-def ledger_engine_of(settings: Settings) -> "LedgerEngine | None":
-    """The engine of the ledger in the settings; None if they name none.
+def roles_of(settings: Settings) -> CapabilityRoles | None:
+    """Relay for the ledger that the settings name; None if they name none.
 
-    Raises InvalidSetting for a URL that cannot be used.
+    All partitions share its connections and threads. Raises InvalidSetting for a URL that cannot be
+    used.
     """
     if settings.ledger is None:
         return None
@@ -381,4 +385,7 @@ def ledger_engine_of(settings: Settings) -> "LedgerEngine | None":
         from expirebridge.ledger.partition import LedgerEngine  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(f"the ledger: {missing}") from None
-    return LedgerEngine(settings)
+    ledger_engine = LedgerEngine(settings)
+    return CapabilityRoles(
+        in_partition=partial(LedgerRoles, ledger_engine), close=ledger_engine.close
+    )

@@ -17,10 +17,10 @@ from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
-from expirebridge.lateness.report import LateReport
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.parent import SupervisorLink
+from expirebridge.listener.partition.capability_roles import CapabilityRoles, capability_roles
 from expirebridge.listener.process import guard_log, new_event_loop, taking_signals
 from expirebridge.listener.server.cluster_servers import ClusterServers
 from expirebridge.listener.server.servers import Servers
@@ -87,8 +87,9 @@ class Suspension:
 
 
 def servers_of(
-    settings: Settings, *, name: str, executor: Executor, watchdog: Watchdog, hooks: Hooks
-) -> Servers:
+    settings: Settings, *, name: str, executor: Executor, watchdog: Watchdog, hooks: Hooks,
+    capabilities: Sequence[CapabilityRoles],
+) -> Servers:  # fmt: skip
     """Several nodes for a cluster, unless the prefix has a tag, and so one slot; else one server.
 
     Raises InvalidSetting for a URL that cannot be used.
@@ -102,10 +103,12 @@ def servers_of(
             executor=executor,
             watchdog=watchdog,
             hooks=hooks,
+            capabilities=capabilities,
         )
     return ClusterServers(
-        cluster, settings, name=name, executor=executor, watchdog=watchdog, hooks=hooks
-    )
+        cluster, settings, name=name, executor=executor, watchdog=watchdog, hooks=hooks,
+        capabilities=capabilities,
+    )  # fmt: skip
 
 
 logger = logging.getLogger("expirebridge")
@@ -152,8 +155,9 @@ class Listener:
         self._running: asyncio.Task[None] | None = None
         self._parent: SupervisorLink | None = None
         self._shutdown = StopRequest()
-        self._report = report = LateReport()
-        all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
+        capabilities = capability_roles(settings)
+        own_hooks = [each.hook for each in capabilities if each.hook is not None]
+        all_hooks = Hooks([*own_hooks, *hooks, *self.registry.hooks])
         self._executor = Executor(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._executor, settings, on_stuck=self._end_blocked)
         self._servers = servers_of(
@@ -162,6 +166,7 @@ class Listener:
             executor=self._executor,
             watchdog=self._watchdog,
             hooks=all_hooks,
+            capabilities=capabilities,
         )
         self._suspension = Suspension(self._servers, self._executor, self._shutdown)
 
@@ -239,7 +244,6 @@ class Listener:
         script_loader.read_all()
         try:
             await self._servers.examine()
-            self._report.wake_at([consumer.wakeup for consumer in self._servers.consumers])
             async with entered(self.registry.lifespans):
                 with signals or contextlib.nullcontext(), private or contextlib.nullcontext():
                     # The first heartbeats come before claims: they find out if any listener lives.

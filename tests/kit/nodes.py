@@ -8,6 +8,7 @@ from dataclasses import replace
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.partition.capability_roles import capability_roles
 from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
@@ -30,13 +31,15 @@ class Process:
 
     def node(self, *prefixes: str, url: str | None = None) -> SingleServer:
         """A node of this server, or the one of the settings, with a consumer for each prefix."""
+        settings = replace(self._settings, url=url or self._settings.url)
         return SingleServer(
-            replace(self._settings, url=url or self._settings.url),
+            settings,
             prefixes,
             name="one",
             executor=self.executor,
             watchdog=self._watchdog,
             hooks=self._hooks,
+            capabilities=capability_roles(settings),
         )
 
     @asynccontextmanager

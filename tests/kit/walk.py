@@ -25,7 +25,7 @@ import expirebridge
 from expirebridge import Bridge, Limit, Settings, Then, handler
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, Scanned
-from expirebridge.listener.partition.maintenance import DurationRecorder
+from expirebridge.lateness.roles import DurationRecorder
 from expirebridge.store import script_loader
 from tests.kit.witness import Witness, listening
 

@@ -111,7 +111,7 @@ async def rings(*events: Event) -> list[bool]:
     """Whether the report rang at each of these events."""
     wakeup, rung = Wakeup(), []
     report = LateReport()
-    report.wake_at([wakeup])
+    report.wake_at(wakeup)
     for event in events:
         report.hear(event)
         try:

@@ -16,6 +16,7 @@ import redis
 from expirebridge import Bridge, InvalidTask
 from expirebridge.embedded.server import free_port
 from expirebridge.lateness.calls import Took, note_durations, read_durations
+from expirebridge.lateness.roles import LatenessRoles
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.invoked import invoke, invoke_json
@@ -47,8 +48,13 @@ async def test_a_listener_records_how_long_its_handlers_take(
         bridge.make_tasks([{"func": "test.note", "delay": 0}] * 3)
         ended = await witness.until_ended(3)
         [consumer] = running._servers.consumers
-        await consumer._duration_recorder.run_once()
-        await consumer._duration_recorder.run_once()  # nothing has ended since
+        [recorder] = [
+            each.duration_recorder
+            for each in consumer.capabilities
+            if isinstance(each, LatenessRoles)
+        ]
+        await recorder.run_once()
+        await recorder.run_once()  # nothing has ended since
     known = store.run(read_durations())
     assert known.keys() == {"test.note"}
     assert known["test.note"].attempts == 3

@@ -34,7 +34,6 @@ from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
-from expirebridge.listener.partition.maintenance import DurationRecorder
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import Wakeup
@@ -101,7 +100,7 @@ def settler_of(leases: Leases) -> Settler:
     in_flight = InFlight()
     return Settler(
         owner_of(), Settings(), leases=leases, in_flight=in_flight, capacity=Capacity(1, in_flight),
-        wakeup=Wakeup(), hooks=Hooks(), add_duration=DurationRecorder(owner_of()).add,
+        wakeup=Wakeup(), hooks=Hooks(),
     )  # fmt: skip
 
 

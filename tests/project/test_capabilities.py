@@ -7,10 +7,13 @@ import expirebridge.foreign.checks
 import expirebridge.foreign.words
 import expirebridge.groups.checks
 import expirebridge.groups.explain
+import expirebridge.groups.roles
 import expirebridge.groups.words
+import expirebridge.lateness.roles
 import expirebridge.lateness.words
 import expirebridge.ledger.checks
 import expirebridge.ledger.explain
+import expirebridge.ledger.roles
 import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.explain
@@ -21,11 +24,13 @@ import expirebridge.sealing.checks
 import expirebridge.sealing.explain
 import expirebridge.sealing.words
 import expirebridge.series.checks
+import expirebridge.series.roles
 import expirebridge.series.words
 from expirebridge.capabilities import given
 from expirebridge.checks.finding import Occasion
 from expirebridge.checks.of_capabilities import GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
+from expirebridge.listener.partition.capability_roles import GivesRoles
 from expirebridge.settings import Settings
 from expirebridge.task.explaining import Explains
 
@@ -83,3 +88,15 @@ def test_these_give_checks() -> None:
 def test_each_occasion_has_its_checks() -> None:
     made = {one: [check.name for check in checks_on(one, Settings(), 30)] for one in Occasion}
     assert made == ON_OCCASIONS
+
+
+ROLES: tuple[GivesRoles, ...] = (
+    expirebridge.groups.roles,
+    expirebridge.series.roles,
+    expirebridge.lateness.roles,
+    expirebridge.ledger.roles,
+)
+
+
+def test_these_have_roles_in_a_listener() -> None:
+    assert given("roles") == ROLES

@@ -47,7 +47,7 @@ from expirebridge.ledger.row_state import Status
 from expirebridge.ledger.schema import create
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.partition import maintenance
+from expirebridge.listener.partition import lease_reaper
 from expirebridge.moving import calls as migration
 from expirebridge.moving.calls import RestoreGroupCode
 from expirebridge.moving.migrator import Migrator
@@ -580,7 +580,7 @@ def scene(
     client: redis.Redis,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Scene:
-    monkeypatch.setattr(maintenance, "EVERY", 0.05)
+    monkeypatch.setattr(lease_reaper, "EVERY", 0.05)
     return Scene(proxy, async_bridge, store, client)
 
 

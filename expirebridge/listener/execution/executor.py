@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.thread_pool import ThreadPool
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.series.schedule import SeriesSpec
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.log_fields import event
@@ -65,11 +64,9 @@ class Executor:
         hooks: Hooks,
         shutdown: StopRequest,
     ) -> None:
-        self._registry = registry
+        self.registry = registry
         self.fingerprint = Fingerprint.of(registry)
         self.limits = LimitsDeclaration.of(registry.names())
-        self.series: Sequence[SeriesSpec] = registry.series
-        """The series that its handlers declare with `@every`."""
         self._settings = settings
         self.in_flight = InFlight()
         self.pulse = LoopPulse()
@@ -91,7 +88,7 @@ class Executor:
         A task that waits for a process could run in another listener instead.
         """
         most = self._settings.concurrency
-        if self._processes is None or any(h.kind is not Kind.PROCESS for h in self._registry):
+        if self._processes is None or any(h.kind is not Kind.PROCESS for h in self.registry):
             return most
         return min(most, self._processes.most)
 
@@ -126,8 +123,8 @@ class Executor:
         self._settle(attempt, attempt.outcomes.given_back(reason))
 
     def _take(self, claimed: ClaimedTask, consumer: Consumer) -> Attempt:
-        handler = self._registry.find(claimed.func)
-        hint = "" if handler else self._registry.suggest(claimed.func)
+        handler = self.registry.find(claimed.func)
+        hint = "" if handler else self.registry.suggest(claimed.func)
         attempt = Attempt(
             claimed,
             handler,

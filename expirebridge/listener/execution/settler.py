@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import Hooks, NotMade
@@ -30,6 +30,14 @@ RETRY_PAUSE = 0.2
 T = TypeVar("T")
 
 
+class EndListener(Protocol):
+    """Is notified of each attempt that has ended."""
+
+    def hear_end(self, finished: FinishedAttempt) -> None:
+        """Its outcome is recorded, or was refused."""
+        ...
+
+
 class Settler:
     """Sends the outcomes of a partition's attempts until each is recorded or refused.
 
@@ -47,8 +55,7 @@ class Settler:
         in_flight: InFlight,
         wakeup: Wakeup,
         hooks: Hooks,
-        add_duration: Callable[[str, float], None],
-        hear_end: Callable[[], None] | None = None,
+        ends: Sequence[EndListener] = (),
     ) -> None:
         self._consumer = consumer
         self._settings = settings
@@ -57,9 +64,7 @@ class Settler:
         self._capacity = capacity
         self._wakeup = wakeup
         self._hooks = hooks
-        self._add_duration = add_duration
-        self._hear_end = hear_end
-        """Notifies the relay of the ledger, if there is one."""
+        self._ends = ends
         self._waiting: asyncio.Queue[FinishedAttempt] = asyncio.Queue()
         self._is_awaited = False
         """True if the claimer waits for outcomes to be recorded."""
@@ -84,15 +89,13 @@ class Settler:
 
             now, done = self._consumer.session.server_clock.now(), settled is Settled.DONE
             self._hooks.emit(told(then, item.attempt.claimed, now=now, is_made=done))
-        if item.duration:
-            self._add_duration(item.attempt.task.func, item.duration)
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
         self._in_flight.discard(item.attempt)
         self._capacity.wake_next()
         if self._is_awaited:
             self._wakeup.set()
-        if self._hear_end is not None and item.attempt.claimed.ledger is not None:
-            self._hear_end()
+        for each in self._ends:
+            each.hear_end(item)
 
     async def run(self) -> None:
         """Record outcomes as they come, for ever."""

@@ -1,1 +1,1 @@
-"""One partition as a listener works on it: claiming due tasks, reconciling keys, maintenance."""
+"""One partition as a listener works on it: claiming due tasks, reconciling keys, sweeping."""

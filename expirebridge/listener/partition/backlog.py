@@ -2,8 +2,8 @@
 
 import time
 from enum import Enum, auto
+from typing import Protocol
 
-from expirebridge.ledger.gate import LedgerGate
 from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.session import Membership
 from expirebridge.settings import Settings
@@ -38,6 +38,18 @@ class ScanKind(Enum):
     FULL = auto()  # all due tasks, from the first
 
 
+class ClaimGate(Protocol):
+    """Lets tasks of a ledger be claimed while it is open."""
+
+    openings: int
+    """How often it was opened: each time what was passed over is looked at again."""
+
+    @property
+    def number(self) -> int | None:
+        """The batch number that a claim of these tasks requires; None while it is closed."""
+        ...
+
+
 class BacklogScan:
     """Scan position over due tasks, for a fleet that runs more than one code.
 
@@ -49,7 +61,7 @@ class BacklogScan:
     """
 
     def __init__(
-        self, code: CodeVersion, membership: Membership, gate: LedgerGate | None = None
+        self, code: CodeVersion, membership: Membership, gate: ClaimGate | None = None
     ) -> None:
         self._code = code
         self._gate = gate

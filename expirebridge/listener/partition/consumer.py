@@ -1,27 +1,21 @@
 """The consumer of a partition: its roles, and the objects that they share."""
 
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from expirebridge.hooks import Hooks
 from expirebridge.lateness.causes import Hindrances
-from expirebridge.ledger.roles import ledger_roles_of
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.partition.backlog import BacklogScan
+from expirebridge.listener.partition.capability_roles import CapabilityRoles
 from expirebridge.listener.partition.claimer import Claimer
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.key_events import KeyEventHandler
-from expirebridge.listener.partition.maintenance import (
-    DurationRecorder,
-    LeaseReaper,
-    SeriesRegistrar,
-    Ticker,
-    TimeZoneUpdater,
-)
+from expirebridge.listener.partition.lease_reaper import LeaseReaper
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.server_health import ServerHealth
@@ -31,9 +25,6 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.task.calls import claiming
 from expirebridge.task.log_fields import event
-
-if TYPE_CHECKING:
-    from expirebridge.ledger.partition import LedgerEngine
 
 logger = logging.getLogger("expirebridge")
 
@@ -46,28 +37,26 @@ class PartitionConsumer:
 
     def __init__(
         self, session: PartitionSession, settings: Settings, *, name: str, executor: Executor,
-        hooks: Hooks, ledger_engine: "LedgerEngine | None" = None,
+        hooks: Hooks, capabilities: Sequence[CapabilityRoles],
     ) -> None:  # fmt: skip
-        self.session, self._settings, self._executor = session, settings, executor
+        self.session, self.settings, self._executor = session, settings, executor
+        self.name, self.registry, self.hooks = name, executor.registry, hooks
         self.misplaced = MisplacedKeys(session.store.database.layout, hooks)
         self.wakeup = wakeup = Wakeup()
         self.hindrances = hindrances = Hindrances(self, executor.pulse, lease=settings.lease)
         self.membership = membership = Membership(settings.doorbell, session.election)
+        self.capabilities = rooms = [each.in_partition(self) for each in capabilities]
+        gate = next((each.gate for each in rooms if each.gate is not None), None)
+        self.row_check = next((each.rows for each in rooms if each.rows is not None), None)
         code = executor.code_version()
         fair_share = FairShare(membership, executor.capacity)
-        ledger = ledger_roles_of(ledger_engine, self, hooks, wakeup=wakeup, membership=membership)
-        self._ledger_roles, self.row_check = ledger, ledger.row_check if ledger else None
-        self._scan = scan = BacklogScan(code, membership, ledger.gate if ledger else None)
+        self._scan = scan = BacklogScan(code, membership, gate)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
         self._due_timer = due_timer = DueTimer(
             self, session.store.database.prefix, wakeup=wakeup, fair_share=fair_share, scan=scan,
             hooks=hooks, hindrances=hindrances,
         )  # fmt: skip
-        self._ticker = Ticker(self, membership)
-        self._time_zone_updater = TimeZoneUpdater(self, membership)
-        self._series_registrar = SeriesRegistrar(self, settings, name=name, specs=executor.series)
-        self._duration_recorder = durations = DurationRecorder(self)
-        self._lease_reaper = LeaseReaper(self, settings, wakeup=wakeup, hooks=hooks)
+        self._lease_reaper = LeaseReaper(self, settings, rooms, wakeup=wakeup, hooks=hooks)
         self.reconciler = KeyReconciler(
             self, settings, self.row_check, self.misplaced, wakeup=wakeup, due_timer=due_timer
         )
@@ -77,8 +66,7 @@ class PartitionConsumer:
         )  # fmt: skip
         self.settler = Settler(
             self, settings, leases=self.leases, capacity=executor.capacity,
-            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks, add_duration=durations.add,
-            hear_end=ledger.relay_loop.hear_end if ledger else None,
+            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks, ends=rooms,
         )  # fmt: skip
         self._claimer = Claimer(
             self, settings, settler=self.settler, wakeup=wakeup, due_timer=due_timer, scan=scan,
@@ -124,21 +112,16 @@ class PartitionConsumer:
             "outcomes": self.settler.run(),
             "adoption": self.reconciler.run(),
             "sweeps": self._lease_reaper.run(),
-            "durations": self._duration_recorder.run(),
-            "ticks": self._ticker.run(),
-            "time zones": self._time_zone_updater.run(),
             "clock": self._due_timer.run(),
         }
-        if self._executor.series:
-            roles["declared series"] = self._series_registrar.run()
-        if self._ledger_roles is not None:
-            roles |= self._ledger_roles.roles()
+        for each in self.capabilities:
+            roles |= each.roles()
         return roles
 
-    def notify_relay(self) -> None:
-        """Wake the relay: a row of the ledger was committed."""
-        if self._ledger_roles is not None:
-            self._ledger_roles.relay_loop.notify()
+    def hear_commit(self) -> None:
+        """A row of a ledger was committed."""
+        for each in self.capabilities:
+            each.hear_commit()
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""
@@ -162,10 +145,10 @@ class PartitionConsumer:
         if reply.gap:
             self._scan.start_over()
         self.session.event_demand.want(self, self.membership.hears)
-        self._ticker.hear(reply.next_making)
-        self._time_zone_updater.hear(reply.next_making)
+        for each in self.capabilities:
+            each.hear_heartbeat(reply)
         self._notice_birth(reply.born)
-        if reply.gap and self._settings.doorbell is Doorbells.CLOCK:
+        if reply.gap and self.settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and is a gap by itself.
             self.session.resyncs.request("no listener had beaten for half a lease")
         self._report_lost(reply.lost)
@@ -179,7 +162,8 @@ class PartitionConsumer:
                 "that waited in it are gone; the listener continues",
                 extra=event("emptied"),
             )
-            self._series_registrar.hurry()
+            for each in self.capabilities:
+                each.hear_emptied()
         self._born = born or self._born or b""
 
     def _report_lost(self, lost: list[str]) -> None:

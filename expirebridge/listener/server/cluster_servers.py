@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from expirebridge.errors import (
 )
 from expirebridge.hooks import FailedOver, Hooks
 from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.partition.capability_roles import CapabilityRoles
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.server import Server, report
@@ -132,8 +133,9 @@ class ClusterServers(Servers):
         executor: Executor,
         watchdog: Watchdog,
         hooks: Hooks,
+        capabilities: Sequence[CapabilityRoles],
     ) -> None:
-        super().__init__(settings)
+        super().__init__(capabilities)
         self._cluster = cluster
         self._settings = settings
         self._name = name
@@ -141,7 +143,7 @@ class ClusterServers(Servers):
         self._hooks = hooks
         self._new_consumer = partial(
             PartitionConsumer, settings=settings, name=name, executor=executor, hooks=hooks,
-            ledger_engine=self.ledger_engine,
+            capabilities=capabilities,
         )  # fmt: skip
         self._layout = PartitionLayout(settings.prefix)
         self._misplaced: MisplacedKeys
@@ -352,7 +354,7 @@ class ClusterServers(Servers):
         self._thread.shutdown(wait=False, cancel_futures=True)
         nodes = list(self.nodes.values())
         await asyncio.gather(*(node.close() for node in nodes), *self._left)
-        await self.close_ledger_engine()
+        await self.close_capabilities()
         for node in nodes:
             await node.connections.close()
 

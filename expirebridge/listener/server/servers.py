@@ -2,20 +2,18 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from expirebridge.ledger.roles import ledger_engine_of
+from expirebridge.listener.partition.capability_roles import CapabilityRoles
 from expirebridge.listener.partition.consumer import PartitionConsumer
-from expirebridge.settings import Settings
 
 
 class Servers(ABC):
     """Servers of a listener, and the consumers of all partitions on them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.ledger_engine = ledger_engine_of(settings)
-        """Engine and threads of the ledger, shared by all partitions; None without one."""
+    def __init__(self, capabilities: Sequence[CapabilityRoles]) -> None:
+        self._capabilities = capabilities
         self.consumers: list[PartitionConsumer] = []
         """None until `examine` finds out how many partitions there are."""
 
@@ -51,10 +49,11 @@ class Servers(ABC):
     async def close(self) -> None:
         """Say goodbye to the servers that answer, and close the connections."""
 
-    async def close_ledger_engine(self) -> None:
-        """Close the connections to the ledger's database."""
-        if self.ledger_engine is not None:
-            await asyncio.to_thread(self.ledger_engine.close)
+    async def close_capabilities(self) -> None:
+        """Close what capabilities share among all partitions."""
+        for each in self._capabilities:
+            if each.close is not None:
+                await asyncio.to_thread(each.close)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The coroutine of each role of servers and consumers, by its name."""

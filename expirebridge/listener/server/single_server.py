@@ -13,6 +13,7 @@ from expirebridge.connection.sentinel import PinnedPrimary
 from expirebridge.errors import NotPermitted, PartitionsDiffer, ServerUnreachable
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.partition.capability_roles import CapabilityRoles
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.server.failover import FailoverMonitor
 from expirebridge.listener.server.server import Server, report
@@ -61,8 +62,9 @@ class SingleServer(Servers):
         executor: Executor,
         watchdog: Watchdog,
         hooks: Hooks,
+        capabilities: Sequence[CapabilityRoles],
     ) -> None:
-        super().__init__(settings)
+        super().__init__(capabilities)
         self._prefixes = prefixes
         primary = several_servers.to_follow(settings.url, prefixes[0])
         pinned = PinnedPrimary(primary) if primary else None
@@ -73,7 +75,7 @@ class SingleServer(Servers):
             name=name,
             executor=executor,
             hooks=hooks,
-            ledger_engine=self.ledger_engine,
+            capabilities=capabilities,
         )
         self._failover_monitor = (
             FailoverMonitor(primary, self.node, hooks=hooks) if primary else None
@@ -139,7 +141,7 @@ class SingleServer(Servers):
     async def close(self) -> None:
         """Say goodbye, if the server answers, and close the connections."""
         await self.node.close()
-        await self.close_ledger_engine()
+        await self.close_capabilities()
         if self._failover_monitor is not None:
             await self._failover_monitor.close()
         await self.node.connections.close()

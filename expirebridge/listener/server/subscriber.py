@@ -177,7 +177,7 @@ class Subscriber:
             self._heartbeat.hurry()
         elif data == b"ledger":
             for consumer in self._key_router.consumers:  # the producer may not know the partitions
-                consumer.notify_relay()
+                consumer.hear_commit()
         elif (consumer := self._key_router.by_channel.get(channel)) is None:
             return  # it has moved to another node
         else:

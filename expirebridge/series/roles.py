@@ -1,99 +1,24 @@
-"""Periodic maintenance of a partition: lapsed leases, durations, series, time zones."""
+"""What a listener does for series: it makes ticks, and registers what handlers declare."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 
-from expirebridge.groups.calls import cancel_group
-from expirebridge.hooks import Hooks, Lapsed
-from expirebridge.lateness.calls import Took, note_durations
+from expirebridge.listener.partition.capability_roles import (
+    CapabilityRoles,
+    Partition,
+    PartitionRoles,
+)
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.series.definition import declare
 from expirebridge.series.schedule import SeriesSpec
 from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.series.time_zones import newest_tzdata
 from expirebridge.settings import Settings
-from expirebridge.task.calls import reconciling
-
-EVERY = 1.0
-"""Seconds between passes while something is overdue, or the server is away."""
-A_MOMENT = 0.01
-"""Seconds after the end of a lease at which it is looked at."""
-
-
-class LeaseReaper(PeriodicRole):
-    """Takes back tasks whose leases have lapsed, and deletes old records.
-
-    A pass takes back the tasks of dead listeners, looks again at paused ones, forgets old ones, and
-    cancels the next members of cancelled groups. There are at least two passes in each lease.
-    """
-
-    role = "the sweep"
-    retry_pause = EVERY
-
-    def __init__(
-        self, consumer: SessionOwner, settings: Settings, *, wakeup: Wakeup, hooks: Hooks
-    ) -> None:
-        super().__init__(consumer)
-        self._settings = settings
-        self._wakeup = wakeup
-        self._hooks = hooks
-
-    async def run_once(self) -> float:
-        """Make one pass; returns the seconds to pause. Raises a ServerError."""
-        sweep = await self._owner.session.store.run(reconciling.sweep(self._settings))
-        for id in sweep.lapsed:
-            self._hooks.emit(Lapsed(id=id, failed=False))
-        for id in sweep.failed:
-            self._hooks.emit(Lapsed(id=id, failed=True))
-        if sweep.lapsed:
-            self._wakeup.set()
-        for group in sweep.stopping:
-            call = cancel_group(group, keep=self._settings.keep_succeeded)
-            await self._owner.session.store.run(call)
-        return self._pause_after(sweep)
-
-    def _pause_after(self, sweep: reconciling.Sweep) -> float:
-        """How long nothing can be missed: what is claimed from now on has a whole lease."""
-        if sweep.more or sweep.stopping:
-            return 0.0
-        longest = self._settings.lease / 2
-        if sweep.lapse_in is None:
-            return longest
-        # A lease that is over already waits for a heartbeat of any listener.
-        return min(sweep.lapse_in + A_MOMENT if sweep.lapse_in > 0 else EVERY, longest)
-
-
-class DurationRecorder(PeriodicRole):
-    """Records how long the handlers of each function took, for `scale`.
-
-    It adds up what ended, and sends the sums every ten seconds, if there are any. Sums that the
-    server does not take are dropped.
-    """
-
-    role = "the durations"
-    retry_pause = 10.0
-
-    def __init__(self, owner: SessionOwner) -> None:
-        super().__init__(owner)
-        self._sums: dict[str, tuple[int, float]] = {}
-
-    def add(self, func: str, seconds: float) -> None:
-        """Count an attempt that ended."""
-        count, before = self._sums.get(func, (0, 0.0))
-        self._sums[func] = count + 1, before + seconds
-
-    async def run_once(self) -> float:
-        """Send the sums; returns the seconds to pause. Raises a ServerError."""
-        if self._sums:
-            took = {func: Took(count, seconds) for func, (count, seconds) in self._sums.items()}
-            self._sums = {}
-            await self._owner.session.store.run(note_durations(took))
-        return self.retry_pause
-
+from expirebridge.task.calls.claiming import HeartbeatReply
 
 BEHIND_A_RANK = 0.1
 """Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
@@ -119,8 +44,8 @@ class Ticker(PeriodicRole):
     role = "the ticks of series"
     retry_pause = 0.5
 
-    def __init__(self, consumer: SessionOwner, membership: Membership) -> None:
-        super().__init__(consumer)
+    def __init__(self, owner: SessionOwner, membership: Membership) -> None:
+        super().__init__(owner)
         self._membership = membership
         self._next: int | None = None
         """The ms at which the next tick is to be made, as far as is known."""
@@ -173,8 +98,8 @@ class TimeZoneUpdater(PeriodicRole):
     role = "the ticks of zones that changed"
     retry_pause = 1.0
 
-    def __init__(self, consumer: SessionOwner, membership: Membership) -> None:
-        super().__init__(consumer)
+    def __init__(self, owner: SessionOwner, membership: Membership) -> None:
+        super().__init__(owner)
         self._membership = membership
         self._version = newest_tzdata()
         self._due = asyncio.Event()
@@ -215,12 +140,12 @@ class SeriesRegistrar(PeriodicRole):
     retry_pause = 1.0
 
     def __init__(
-        self, consumer: SessionOwner, settings: Settings, *, name: str, specs: Sequence[SeriesSpec]
+        self, owner: SessionOwner, settings: Settings, *, name: str, specs: Sequence[SeriesSpec]
     ) -> None:
-        super().__init__(consumer)
+        super().__init__(owner)
         self._settings = settings
         self._name = name
-        self._specs = [spec for spec in specs if consumer.session.store.database.owns(spec.id)]
+        self._specs = [spec for spec in specs if owner.session.store.database.owns(spec.id)]
         self._asked = asyncio.Event()
 
     def hurry(self) -> None:
@@ -238,3 +163,34 @@ class SeriesRegistrar(PeriodicRole):
         self._asked.clear()
         await self._owner.session.store.run(declare(self._name, self._settings.lease, self._specs))
         return self._settings.lease
+
+
+class SeriesRoles(PartitionRoles):
+    """The roles of a partition for its series."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._specs = partition.registry.series
+        self._ticker = Ticker(partition, partition.membership)
+        self._time_zone_updater = TimeZoneUpdater(partition, partition.membership)
+        self._registrar = SeriesRegistrar(
+            partition, partition.settings, name=partition.name, specs=self._specs
+        )
+
+    def roles(self) -> Mapping[str, Coroutine[Any, Any, None]]:
+        """The coroutine of each role, by its name."""
+        roles = {"ticks": self._ticker.run(), "time zones": self._time_zone_updater.run()}
+        return roles | ({"declared series": self._registrar.run()} if self._specs else {})
+
+    def hear_heartbeat(self, reply: HeartbeatReply) -> None:
+        """Learn when the next tick is to be made."""
+        self._ticker.hear(reply.next_making)
+        self._time_zone_updater.hear(reply.next_making)
+
+    def hear_emptied(self) -> None:
+        """Declare at once."""
+        self._registrar.hurry()
+
+
+def roles_of(_settings: Settings) -> CapabilityRoles:
+    """Make ticks, whatever the settings are."""
+    return CapabilityRoles(in_partition=SeriesRoles)
