@@ -47,6 +47,8 @@ class DurationRecorder(PeriodicRole):
 class LatenessRoles(PartitionRoles):
     """Records how long the attempts of a partition took."""
 
+    hears_ends = True
+
     def __init__(self, partition: Partition) -> None:
         self.duration_recorder = DurationRecorder(partition)
 

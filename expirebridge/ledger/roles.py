@@ -342,6 +342,8 @@ class RetentionLoop:
 class LedgerRoles(PartitionRoles):
     """Roles of a partition that has a ledger, and the objects that they share."""
 
+    hears_ends = True
+
     def __init__(self, ledger_engine: "LedgerEngine", partition: Partition) -> None:
         settings, membership = partition.settings, partition.membership
         self.gate = gate = LedgerGate(partition)

@@ -43,6 +43,8 @@ class PartitionRoles:
     """Lets tasks of a ledger be claimed."""
     rows: RowSource | None = None
     """Finds the rows of tasks of a ledger."""
+    hears_ends = False
+    """True if `hear_end` does something: it is called for each task."""
 
     def roles(self) -> Mapping[str, Coroutine[Any, Any, None]]:
         """The coroutine of each role that it adds, by its name."""

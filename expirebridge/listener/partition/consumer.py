@@ -66,7 +66,8 @@ class PartitionConsumer:
         )  # fmt: skip
         self.settler = Settler(
             self, settings, leases=self.leases, capacity=executor.capacity,
-            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks, ends=rooms,
+            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks,
+            ends=[each for each in rooms if each.hears_ends],
         )  # fmt: skip
         self._claimer = Claimer(
             self, settings, settler=self.settler, wakeup=wakeup, due_timer=due_timer, scan=scan,
