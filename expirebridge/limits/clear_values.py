@@ -20,7 +20,7 @@ BELIEVED_FOR = 10.0
 """Seconds for which the limits are cached."""
 
 
-class ClearValues:
+class LaneValues:
     """Finds the arguments of new tasks that choose their lanes."""
 
     def __init__(self) -> None:
@@ -45,6 +45,9 @@ class ClearValues:
             for place, name, default in _arguments(limit)
         }
         return b" " + orjson.dumps(values) if values else b""
+
+
+values_in_clear = LaneValues
 
 
 def _read() -> Steps[Mapping[str, Sequence[Any]]]:

@@ -1,8 +1,10 @@
 """Writes the arguments of new tasks as their records hold them: as JSON, encoded, or sealed."""
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
+from expirebridge.capabilities import given
 from expirebridge.store.record_values import split_call
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Outside, Steps
@@ -10,8 +12,21 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.codec import Codec, encode_large, load_codec
 
 if TYPE_CHECKING:
-    from expirebridge.limits.clear_values import ClearValues
     from expirebridge.task.key_ring import KeyRing
+
+
+class ClearValues(Protocol):
+    """Finds what a room reads of arguments, to have it in clear beside hidden ones."""
+
+    def of(self, func: str, args: bytes) -> Steps[bytes]:
+        """Return what stands behind the arguments of such a call in a record."""
+
+
+class GivesClearValues(Protocol):
+    """What a room's module `clear_values` has."""
+
+    def values_in_clear(self) -> ClearValues:
+        """Return what finds them for one bridge."""
 
 
 class ArgumentWriter:
@@ -22,10 +37,9 @@ class ArgumentWriter:
         self._key_ring = key_ring
 
     @functools.cached_property
-    def _clear_values(self) -> "ClearValues":
-        from expirebridge.limits.clear_values import ClearValues  # noqa: PLC0415 - rare
-
-        return ClearValues()
+    def _clear_values(self) -> Sequence[ClearValues]:
+        modules = cast("tuple[GivesClearValues, ...]", given("clear_values"))
+        return [module.values_in_clear() for module in modules]
 
     @property
     def is_plain(self) -> bool:
@@ -61,7 +75,8 @@ class ArgumentWriter:
             stored = yield from Outside(functools.partial(encode_large, codec, args, id))
         stored = self.sealed(stored, id, func)
         if stored is not args:
-            stored += yield from self._clear_values.of(func, args)
+            for values in self._clear_values:
+                stored += yield from values.of(func, args)
         return stored
 
     def sealed(self, args: bytes, id: str, func: str) -> bytes:

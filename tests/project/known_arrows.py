@@ -28,7 +28,6 @@ SPINE_TO_ROOMS: set[str] = {
     "store.task_records -> lateness.values",
     "store.task_records -> limits.replies",
     "task.answers -> limits.lanes",
-    "task.argument_writer -> limits.clear_values",
     "task.calls.claiming -> lateness.objective",
     "task.calls.claiming -> lateness.values",
     "task.calls.inspection -> lateness.objective",

@@ -16,6 +16,7 @@ import expirebridge.ledger.explain
 import expirebridge.ledger.roles
 import expirebridge.ledger.words
 import expirebridge.limits.checks
+import expirebridge.limits.clear_values
 import expirebridge.limits.explain
 import expirebridge.limits.words
 import expirebridge.moving.checks
@@ -32,6 +33,7 @@ from expirebridge.checks.of_capabilities import GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
 from expirebridge.listener.partition.capability_roles import GivesRoles
 from expirebridge.settings import Settings
+from expirebridge.task.argument_writer import GivesClearValues
 from expirebridge.task.explaining import Explains
 
 EXPLAIN: tuple[Explains, ...] = (
@@ -41,6 +43,7 @@ EXPLAIN: tuple[Explains, ...] = (
     expirebridge.fleet.explain,
     expirebridge.ledger.explain,
 )
+CLEAR_VALUES: tuple[GivesClearValues, ...] = (expirebridge.limits.clear_values,)
 CHECKS: tuple[GivesChecks, ...] = (
     expirebridge.limits.checks,
     expirebridge.groups.checks,
@@ -79,6 +82,10 @@ WORDS: tuple[GivesWords, ...] = (
 
 def test_these_have_words_of_the_command() -> None:
     assert given("words") == WORDS
+
+
+def test_these_read_arguments_that_are_hidden() -> None:
+    assert given("clear_values") == CLEAR_VALUES
 
 
 def test_these_give_checks() -> None:

@@ -26,7 +26,7 @@ HEAD = "bridge"
 """Composes the bridges, and imports rooms by name for that."""
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
-    "command", "words", "page", "metrics",
+    "clear_values", "command", "words", "page", "metrics",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""
 TESTS = Path(__file__).parents[1]

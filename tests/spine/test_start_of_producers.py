@@ -14,7 +14,7 @@ from tests.kit.processes import ROOT
 # All that a producer loads for its first task. Each takes from 0.1 to 2 ms of its start: what is
 # needed later is imported by the first call that uses it.
 NEEDED = [
-    "bridge", "connection", "connection.clients", "connection.connections",
+    "bridge", "capabilities", "connection", "connection.clients", "connection.connections",
     "connection.redis_client", "connection.urls", "errors", "fleet", "fleet.operations", "groups",
     "groups.names", "groups.operations", "handlers", "handlers.call", "hooks", "limits",
     "limits.operations", "series", "series.operations", "settings", "store", "store.assembly",
