@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,10 +15,12 @@ from starlette.responses import Response
 from expirebridge.bridge import Operations
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.errors import InvalidTask, LedgerError
-from expirebridge.ledger import Ledger
+
+# First, so that without SQLAlchemy the error is that of `expirebridge.ledger`.
+from expirebridge.ledger import LedgerTask
 from expirebridge.ledger.calls import RedisCheckpoint, read_ledgers
-from expirebridge.ledger.engine import connected
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
+from expirebridge.ledger.ledger_series import LedgerSeries
 from expirebridge.ledger.row_pages import (
     MOST_LISTED,
     MOST_LOOKED_AT,
@@ -27,7 +29,7 @@ from expirebridge.ledger.row_pages import (
     RowPage,
 )
 from expirebridge.ledger.row_state import FINAL_STATES, Status
-from expirebridge.ledger.rows import LedgerTask, check_ext
+from expirebridge.ledger.rows import check_ext
 from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.ledger.threads import with_timeout
 from expirebridge.series.values import Series, SeriesListing
@@ -37,9 +39,6 @@ from expirebridge.task.calls.call import Steps
 from expirebridge.task.task import Change, State, Task, from_ms
 from expirebridge.web.context import PageContext
 from expirebridge.web.overview import PRESENT_FOR, Shared
-
-if TYPE_CHECKING:  # so that without SQLAlchemy the error is that of `expirebridge.ledger`
-    from sqlalchemy import Connection
 
 T = TypeVar("T")
 
@@ -188,43 +187,36 @@ def _states_of(ids: Sequence[str], operations: Operations) -> Steps[dict[str, St
     return states
 
 
-class LedgerSeries:
-    """Each call is a transaction of its own, and waits 5 s for an answer.
+class LedgerSeriesPages:
+    """The series of a ledger for the pages of series: each call waits 5 s for an answer.
 
     Each raises LedgerUnreachable after that, and LedgerError for whatever else the database says,
     such as that the login may not write.
     """
 
     def __init__(self, settings: Settings) -> None:
-        assert settings.ledger is not None  # noqa: S101 - the caller checks it
-        self._url = settings.ledger
-        self._ledger = Ledger(settings.ledger, name=settings.ledger_name)
+        self._series = LedgerSeries(settings)
 
-    async def list_series(self, limit: int, cursor: str | None) -> SeriesListing:
+    async def list_series(self, *, limit: int, cursor: str | None) -> SeriesListing:
         """A page of the series."""
-        return await self._call(
-            lambda at: self._ledger.list_series(at, limit=limit, cursor=cursor), reads_only=True
-        )
+        return await _answer(lambda: self._series.list_series(limit=limit, cursor=cursor))
 
     async def get_series(self, id: str) -> Series | None:
         """A series; None if there is none."""
-        return await self._call(lambda at: self._ledger.get_series(at, id), reads_only=True)
+        return await _answer(lambda: self._series.get_series(id))
 
     async def pause_series(self, id: str) -> Change:
         """Let a series make no ticks."""
-        return await self._call(lambda at: self._ledger.pause_series(at, id))
+        return await _answer(lambda: self._series.pause_series(id))
 
     async def resume_series(self, id: str) -> Change:
         """Let a paused series go on."""
-        return await self._call(lambda at: self._ledger.resume_series(at, id))
+        return await _answer(lambda: self._series.resume_series(id))
 
     async def run_series(self, id: str) -> LedgerTask | None:
         """Make one more tick, due now; None if there is no such series."""
-        return await self._call(lambda at: self._ledger.run_series(at, id))
+        return await _answer(lambda: self._series.run_series(id))
 
-    async def _call(self, call: "Callable[[Connection], T]", *, reads_only: bool = False) -> T:
-        def in_thread() -> T:
-            with connected(self._url, reads_only=reads_only) as connection:
-                return call(connection)
 
-        return await asyncio.to_thread(with_timeout, in_thread)
+async def _answer(call: Callable[[], T]) -> T:
+    return await asyncio.to_thread(with_timeout, call)

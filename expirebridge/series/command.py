@@ -1,9 +1,9 @@
 """Commands for series, which have their tasks again and again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,8 +16,6 @@ from expirebridge.cli.options import (
     Url,
     Yes,
     confirm,
-    connected,
-    extra_is_there,
     refuse_password,
 )
 from expirebridge.cli.output import (
@@ -34,36 +32,27 @@ from expirebridge.cli.output import (
 )
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import NotPermitted, ServerUnreachable
-from expirebridge.ledger.calls import read_ledgers
-from expirebridge.series.merged_listing import cursors_in, joined
-from expirebridge.series.values import Series, SeriesListing
+from expirebridge.series.places import AllSeries, is_one_in_use, place_beside
+from expirebridge.series.values import Series
 from expirebridge.settings import Settings
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.task import Change, Task
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from expirebridge.ledger import Ledger
-
 
 # The series that the commands see: those of Redis, and of a ledger if one is named.
 
 NAME_IT = "give --ledger, or set EXPIREBRIDGE_LEDGER"
 
 
-class AllSeries:
-    """Finds a series in the ledger, if one is named, and else in Redis."""
+class SeriesSeen(AllSeries):
+    """All series of what the options of a command name."""
 
     def __init__(self, bridge: Bridge, settings: Settings) -> None:
-        self._bridge = bridge
+        there = place_beside(settings)
+        super().__init__(bridge, there)
         self._settings = settings
-
-    @property
-    def has_ledger(self) -> bool:
+        self.has_ledger = there is not None
         """True if one is named."""
-        return self._settings.ledger is not None
 
     def lacks_ledger(self) -> bool:
         """True if none is named, although this database of Redis belongs to one."""
@@ -71,69 +60,20 @@ class AllSeries:
             return False
         with closing(store_of(self._settings)) as store:
             try:
-                return any(known.nonce for known in store.run(read_ledgers()).values())
+                return store.run(is_one_in_use())
             except (NotPermitted, ServerUnreachable):  # not known: what is asked next says why
                 return False
 
-    def get(self, id: str) -> Series | None:
-        """The series of this id."""
-        found: Series | None = self._in_ledger(lambda ledger, at: ledger.get_series(at, id))
-        return found or self._bridge.get_series(id)
-
-    def list(self, limit: int, cursor: str | None) -> SeriesListing:
-        """A page of all: up to so many of Redis, and as many of the ledger."""
-        if not self.has_ledger:
-            return self._bridge.list_series(limit=limit, cursor=cursor)
-        here, there = cursors_in(cursor)
-        return joined(
-            None if here == "" else self._bridge.list_series(limit=limit, cursor=here),
-            None if there == "" else self._in_ledger(
-                lambda ledger, at: ledger.list_series(at, limit=limit, cursor=there)
-            ),
-        )  # fmt: skip
-
-    def pause(self, id: str) -> Change:
-        """Pause a series: it makes no ticks."""
-        found = self._in_ledger(lambda ledger, at: ledger.pause_series(at, id))
-        return found if _is_there(found) else self._bridge.pause_series(id)
-
-    def resume(self, id: str) -> Change:
-        """Resume a paused series."""
-        found = self._in_ledger(lambda ledger, at: ledger.resume_series(at, id))
-        return found if _is_there(found) else self._bridge.resume_series(id)
-
-    def run(self, id: str) -> Any:
-        """Make one more tick; returns its task, here or in the ledger."""
-        found = self._in_ledger(lambda ledger, at: ledger.run_series(at, id))
-        return found or self._bridge.run_series(id)
-
-    def remove(self, id: str) -> Change:
-        """Remove a series."""
-        found = self._in_ledger(lambda ledger, at: ledger.unschedule(at, id))
-        return found if _is_there(found) else self._bridge.unschedule(id)
-
-    def _in_ledger(self, call: "Callable[[Ledger, Connection], Any]") -> Any:
-        """Call the ledger in a transaction of its own; return its answer, or None without one."""
-        if not self.has_ledger:
-            return None
-        with extra_is_there():
-            from expirebridge.ledger import Ledger  # noqa: PLC0415
-        ledger = Ledger(self._settings.ledger, name=self._settings.ledger_name)
-        with connected(self._settings) as connection:
-            return call(ledger, connection)
-
-
-def _is_there(change: Change | None) -> bool:
-    return change not in {None, Change.NOT_FOUND}
-
 
 @contextmanager
-def all_series(url: str | None, ledger: str | None, ledger_name: str | None) -> Iterator[AllSeries]:
+def series_seen(
+    url: str | None, ledger: str | None, ledger_name: str | None
+) -> Iterator[SeriesSeen]:
     """All series of what these options name."""
     refuse_password(ledger)
     settings = Settings.read(url=url, ledger=ledger, ledger_name=ledger_name)
     with Bridge(url) as bridge:
-        yield AllSeries(bridge, settings)
+        yield SeriesSeen(bridge, settings)
 
 
 MOST_NEXT = 1000
@@ -167,7 +107,7 @@ def list_(
 
     Example: expirebridge series list --limit 20
     """
-    with all_series(url, ledger, ledger_name) as series:
+    with series_seen(url, ledger, ledger_name) as series:
         listing = series.list(limit, cursor)
         lacks, in_both = series.lacks_ledger(), series.has_ledger
     if lacks:
@@ -207,7 +147,7 @@ def show(
 
     Example: expirebridge series show nightly
     """
-    with all_series(url, ledger, ledger_name) as known:
+    with series_seen(url, ledger, ledger_name) as known:
         series = _found(known, id)
     if as_json:
         return print_json(series_as_data(series))
@@ -231,7 +171,7 @@ def next_(
 
     Example: expirebridge series next nightly -n 10
     """
-    with all_series(url, ledger, ledger_name) as known:
+    with series_seen(url, ledger, ledger_name) as known:
         series = _found(known, id)
     now = datetime.now(UTC)
     # The tick that waits comes first, even if its time has passed.
@@ -270,7 +210,7 @@ def pause(
 
     Example: expirebridge series pause nightly
     """
-    with all_series(url, ledger, ledger_name) as series:
+    with series_seen(url, ledger, ledger_name) as series:
         _report(series, id, series.pause(id), as_json=as_json)
 
 
@@ -286,7 +226,7 @@ def resume(
 
     Example: expirebridge series resume nightly
     """
-    with all_series(url, ledger, ledger_name) as series:
+    with series_seen(url, ledger, ledger_name) as series:
         _report(series, id, series.resume(id), as_json=as_json)
 
 
@@ -302,7 +242,7 @@ def run(
 
     Example: expirebridge series run nightly
     """
-    with all_series(url, ledger, ledger_name) as series:
+    with series_seen(url, ledger, ledger_name) as series:
         task = series.run(id)
         if task is None:
             _report(series, id, Change.NOT_FOUND, as_json=as_json)
@@ -326,7 +266,7 @@ def remove(
 
     Example: expirebridge series remove tenant-7
     """
-    with all_series(url, ledger, ledger_name) as series:
+    with series_seen(url, ledger, ledger_name) as series:
         _report(series, id, series.remove(id), as_json=as_json)
 
 
@@ -403,14 +343,14 @@ def _seconds(late: timedelta | None) -> str:
     return "" if late is None else human(late.total_seconds())
 
 
-def _found(known: AllSeries, id: str) -> Series:
+def _found(known: SeriesSeen, id: str) -> Series:
     series = known.get(id)
     if series is None:
         _refuse(known, id, Change.NOT_FOUND)
     return series
 
 
-def _report(series: AllSeries, id: str, change: Change, *, as_json: bool) -> None:
+def _report(series: SeriesSeen, id: str, change: Change, *, as_json: bool) -> None:
     """Print what was done; exit with 3 if it was not."""
     done = change not in {Change.NOT_FOUND, Change.DECLARED}
     if as_json:
@@ -423,7 +363,7 @@ def _report(series: AllSeries, id: str, change: Change, *, as_json: bool) -> Non
         _refuse(series, id, change)
 
 
-def _refuse(series: AllSeries, id: str, change: Change) -> NoReturn:
+def _refuse(series: SeriesSeen, id: str, change: Change) -> NoReturn:
     reason = DECLARED if change is Change.DECLARED else str(change)
     if change is Change.NOT_FOUND and series.lacks_ledger():
         reason += f" in Redis; if it is of the ledger, {NAME_IT}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -27,8 +27,18 @@ from expirebridge.web.actions import (
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import ids_in, lean
 
-if TYPE_CHECKING:
-    from expirebridge.ledger.page import LedgerSeries
+
+class PlaceBeside(SeriesStore, Protocol):
+    """Keeps series beside Redis."""
+
+    async def list_series(self, *, limit: int, cursor: str | None) -> SeriesListing:
+        """A page of the series."""
+        ...
+
+    async def get_series(self, id: str) -> Series | None:
+        """A series; None if there is none."""
+        ...
+
 
 # Finds the tasks of one series, among all others.
 
@@ -79,7 +89,7 @@ IN_REDIS, IN_LEDGER = "redis", "ledger"
 class SeriesPages:
     """The handlers of these pages."""
 
-    def __init__(self, context: PageContext, of_ledger: "LedgerSeries | None") -> None:
+    def __init__(self, context: PageContext, of_ledger: PlaceBeside | None) -> None:
         self._context = context
         self._of_ledger = of_ledger
 
@@ -153,7 +163,7 @@ class SeriesPages:
         return found
 
     async def _list_both(
-        self, of_ledger: "LedgerSeries", cursor: str | None
+        self, of_ledger: PlaceBeside, cursor: str | None
     ) -> tuple[SeriesListing, list[str]]:
         """A page of both, and why the ledger's are left out, if they are."""
         here, there = cursors_in(cursor)
@@ -162,7 +172,7 @@ class SeriesPages:
             in_redis = await self._context.bridge.list_series(limit=LIMIT, cursor=here)
         try:
             if there != "":
-                in_ledger = await of_ledger.list_series(LIMIT, there)
+                in_ledger = await of_ledger.list_series(limit=LIMIT, cursor=there)
         except LedgerError as error:
             trouble = [f"the ledger: {error}"]
         return joined(in_redis, in_ledger), trouble

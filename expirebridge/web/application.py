@@ -38,7 +38,7 @@ from expirebridge.web.overview import Overview
 from expirebridge.web.pages import TaskPages
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.page import LedgerPages, LedgerSeries
+    from expirebridge.ledger.page import LedgerPages, LedgerSeriesPages
 
 STATIC = Path(__file__).parent / "static"
 
@@ -134,16 +134,16 @@ def _routes(context: PageContext) -> list[BaseRoute]:
     ]
 
 
-def _of_ledger(context: PageContext) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, None]":
+def _of_ledger(context: PageContext) -> "tuple[LedgerPages, LedgerSeriesPages] | tuple[None, None]":
     """The page that shows a ledger, and what the pages of series ask of it, if there is one."""
     if context.settings.ledger is None:
         return None, None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
-        from expirebridge.ledger.page import LedgerPages, LedgerSeries  # noqa: PLC0415
+        from expirebridge.ledger.page import LedgerPages, LedgerSeriesPages  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
-    return LedgerPages(context), LedgerSeries(context.settings)
+    return LedgerPages(context), LedgerSeriesPages(context.settings)
 
 
 def without_arguments(task: Task) -> Task:

@@ -39,9 +39,6 @@ SPINE_TO_ROOMS: set[str] = {
 """Each wants a seam."""
 
 ROOMS_TO_ROOMS: set[str] = {
-    "series.command -> ledger",
-    "series.command -> ledger.calls",
-    "series.page -> ledger.page",
     "fleet.command -> ledger.inspection",
     "fleet.comparing -> series.calls",
     "fleet.comparing -> series.replies",

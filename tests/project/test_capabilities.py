@@ -14,6 +14,7 @@ import expirebridge.lateness.words
 import expirebridge.ledger.checks
 import expirebridge.ledger.explain
 import expirebridge.ledger.roles
+import expirebridge.ledger.series_place
 import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.clear_values
@@ -32,6 +33,7 @@ from expirebridge.checks.finding import Occasion
 from expirebridge.checks.of_capabilities import GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
 from expirebridge.listener.partition.capability_roles import GivesRoles
+from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
 from expirebridge.task.explaining import Explains
@@ -107,3 +109,10 @@ ROLES: tuple[GivesRoles, ...] = (
 
 def test_these_have_roles_in_a_listener() -> None:
     assert given("roles") == ROLES
+
+
+SERIES_PLACES: tuple[GivesSeries, ...] = (expirebridge.ledger.series_place,)
+
+
+def test_these_keep_series_beside_redis() -> None:
+    assert given("series_place") == SERIES_PLACES
