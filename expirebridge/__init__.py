@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from expirebridge.groups.values import Group, GroupListing, GroupState
     from expirebridge.handlers import Call, Then, handler
     from expirebridge.hooks import hook, lifespan
-    from expirebridge.lateness.values import LateCause, Lateness
     from expirebridge.limits.lanes import DeclaredLimit, Lane, QueuePlace
     from expirebridge.limits.values import Limit, Rate
     from expirebridge.listener.listener import Listener
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from expirebridge.task.codec import Codec
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.hold import Hold
+    from expirebridge.task.lateness import LateCause, Lateness
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.task.reason import Reason
     from expirebridge.task.task import Change, Outcome, State, Task, current_task
@@ -160,8 +160,8 @@ _MODULES = {
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
     "Lane": "limits.lanes",
-    "LateCause": "lateness.values",
-    "Lateness": "lateness.values",
+    "LateCause": "task.lateness",
+    "Lateness": "task.lateness",
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
     "LeftOut": "task.answers",

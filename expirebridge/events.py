@@ -6,7 +6,7 @@ Hooks get them, see `hooks.py`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from expirebridge.lateness.values import LateCause
+from expirebridge.task.lateness import LateCause
 from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Task
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from expirebridge.fleet.signatures import Shape
 from expirebridge.handlers.call_signature import is_read_through
 from expirebridge.handlers.definition import Handler
 from expirebridge.handlers.registry import Registry
+from expirebridge.handlers.signatures import Shape
 from expirebridge.task.calls.inspection import StoredCall
 from expirebridge.task.keys import decode_args, is_hidden
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from expirebridge.fleet.signatures import digest_of
 from expirebridge.handlers.aliases import suggestion
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.task.calls.fleet import Fleet
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from expirebridge import fleet
+from expirebridge import fleet, handlers
 from expirebridge.errors import InvalidTask, ScriptFailed, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
@@ -172,7 +172,7 @@ def _fit_one(func: str, shapes: Sequence[str], encoded: bytes) -> bool:
     misfits, is_known = [], True
     for text in shapes:
         try:
-            shape = fleet.signatures.Shape.read(text)
+            shape = handlers.Shape.read(text)
         except ValueError:  # another client wrote it
             is_known = False
             continue

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers.call import Call
     from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
     from expirebridge.handlers.registry import Registry, name_of, refuse_left_out, watched
+    from expirebridge.handlers.signatures import Shape
     from expirebridge.handlers.then import Then
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Handler",
     "Kind",
     "Registry",
+    "Shape",
     "Then",
     "check_binding",
     "handler",
@@ -36,6 +38,7 @@ _MODULES = {
     "Handler": "handlers.definition",
     "Kind": "handlers.definition",
     "Registry": "handlers.registry",
+    "Shape": "handlers.signatures",
     "Then": "handlers.then",
     "check_binding": "handlers.arguments",
     "handler": "handlers.definition",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.fleet.signatures import Shape
 from expirebridge.handlers import Registry
+from expirebridge.handlers.signatures import Shape
 from expirebridge.importing.job import Refused
 from expirebridge.task import keys
 

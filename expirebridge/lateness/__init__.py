@@ -1,1 +1,1 @@
-"""Lateness: its causes and objectives, what will come due, and how many listeners that needs."""
+"""Lateness: what was late after a gap, what will come due, and how many listeners that needs."""

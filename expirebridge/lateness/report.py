@@ -5,9 +5,9 @@ import time
 from collections import Counter
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
-from expirebridge.lateness.values import LATE, LateCause
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.task.durations import human
+from expirebridge.task.lateness import LATE, LateCause
 from expirebridge.task.log_fields import event as fields_of
 from expirebridge.task.task import Task
 

@@ -34,7 +34,7 @@ from expirebridge.hooks import (
     Scanned,
     Started,
 )
-from expirebridge.lateness.values import words_of
+from expirebridge.task.lateness import words_of
 from expirebridge.task.log_fields import event as fields_of
 from expirebridge.task.log_fields import message_of
 from expirebridge.task.task import running_task

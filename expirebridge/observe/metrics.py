@@ -34,10 +34,10 @@ from expirebridge.hooks import (
     Started,
 )
 from expirebridge.lateness.scale_endpoint import with_scale
-from expirebridge.lateness.values import LateCause
 from expirebridge.observe.metrics_server import MetricsServer
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
+from expirebridge.task.lateness import LateCause
 from expirebridge.task.task import Outcome
 
 OTHER = "other"

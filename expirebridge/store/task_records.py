@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from expirebridge.lateness.values import LateCause, Lateness
 from expirebridge.limits.replies import place_from
 from expirebridge.store.record_values import (
     args_of,
@@ -32,6 +31,7 @@ from expirebridge.task.key_ring import (
     replace_in_history,
 )
 from expirebridge.task.keys import ERASED, IN_RECORD
+from expirebridge.task.lateness import LateCause, Lateness
 from expirebridge.task.task import State, Task, from_ms
 
 # Reads what happened to a task out of its record.

@@ -14,8 +14,6 @@ from expirebridge.checks import OVERDUE_LIMIT, check_health
 from expirebridge.checks.finding import Finding, Level, Occasion, error
 from expirebridge.checks.of_capabilities import checks_on
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.lateness.objective import ObjectiveResult
-from expirebridge.lateness.values import words_of
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.task.answers import Counts, LeftOut, texts_of
 from expirebridge.task.calls import inspection
@@ -30,6 +28,8 @@ from expirebridge.task.calls.inspection import (
 )
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
+from expirebridge.task.lateness import words_of
+from expirebridge.task.objective import ObjectiveResult
 from expirebridge.task.task import State, to_ms
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.context import PageContext

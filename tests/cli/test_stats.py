@@ -17,13 +17,13 @@ import redis
 from expirebridge import Bridge, InvalidTask, LateCause, Lateness
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.lateness import calls as forecasting
-from expirebridge.lateness.objective import Objective
 from expirebridge.settings import Settings
 from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.objective import Objective
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json, run
 from tests.kit.patience import PATIENCE

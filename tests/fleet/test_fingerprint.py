@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from expirebridge import handler
-from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.handlers import Handler, Registry
+from expirebridge.handlers.signatures import Fingerprint
 
 
 def fingerprint_of(**functions: Callable[..., Any]) -> Fingerprint:

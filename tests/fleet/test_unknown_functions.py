@@ -12,7 +12,7 @@ from expirebridge.bridge import forget_default_bridge, prepare_task
 from expirebridge.checks import Level
 from expirebridge.fleet import operations
 from expirebridge.fleet.checks import check_functions
-from expirebridge.fleet.signatures import Fingerprint
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet

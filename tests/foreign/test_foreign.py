@@ -11,9 +11,9 @@ from expirebridge import AsyncBridge, State, current_task
 from expirebridge.connection import clients
 from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
-from expirebridge.lateness.causes import Hindrances, LoopPulse
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.hindrances import Hindrances, LoopPulse
 from expirebridge.listener.partition import reconciler
 from expirebridge.listener.partition import reconciler as news
 from expirebridge.listener.partition.backlog import BacklogScan

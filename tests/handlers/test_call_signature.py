@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.fleet.signatures import shape_of
 from expirebridge.handlers import Handler, Registry, check_binding
+from expirebridge.handlers.signatures import shape_of
 from expirebridge.limits.bound_limits import KEYWORD_ONLY, bind_limits
 from expirebridge.limits.values import Limit
 from tests.kit.cases import each

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.fleet.signatures import Shape, shape_of
+from expirebridge.handlers.signatures import Shape, shape_of
 from tests.kit.cases import each
 
 NAMES = ["a", "b", "c", "d", "self", "user_id", "größe", "positional", "text"]

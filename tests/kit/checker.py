@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from expirebridge import Bridge, Change, LateCause, State, Task
-from expirebridge.lateness.values import LATE
+from expirebridge.task.lateness import LATE
 from tests.kit.history import (
     Cancelled,
     CutOff,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import redis
 import redis.asyncio
 
-from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.handlers import Registry
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.execution.in_flight import InFlight

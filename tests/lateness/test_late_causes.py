@@ -15,8 +15,8 @@ from expirebridge import AsyncBridge, LateCause, Limit, handler
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.events import Misfired, Started
 from expirebridge.hooks import End
-from expirebridge.lateness.causes import Hindrances
 from expirebridge.listener.execution import attempt
+from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -10,8 +10,8 @@ import pytest
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.lateness import report
 from expirebridge.lateness.report import LateReport
-from expirebridge.lateness.values import LateCause
 from expirebridge.listener.wakeups import Wakeup
+from expirebridge.task.lateness import LateCause
 from expirebridge.task.task import State, Task
 
 GAP = Gap(reason="the server was away")

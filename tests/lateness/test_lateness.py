@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from expirebridge.lateness import causes
-from expirebridge.lateness.causes import BacklogTimes, Hindrance, Hindrances, LoopPulse, cause_of
-from expirebridge.lateness.objective import Objective
-from expirebridge.lateness.values import LateCause, Lateness, words_of
+from expirebridge.listener.hindrances import (
+    KEPT,
+    STILL,
+    BacklogTimes,
+    Hindrance,
+    Hindrances,
+    LoopPulse,
+    cause_of,
+)
 from expirebridge.listener.session import ServerClock
 from expirebridge.store.task_records import ClaimedTask, claimed_from, late_from
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.lateness import LateCause, Lateness, words_of
+from expirebridge.task.objective import Objective
 from tests.kit.sessions import owner_of
 
 LEASE = 30.0
@@ -136,7 +143,7 @@ def test_what_a_pass_leaves_waits_for_the_next_one() -> None:
 
 def test_a_hindrance_that_comes_again_at_once_is_one() -> None:
     of = hindrances()
-    for _ in range(3 * causes.KEPT):
+    for _ in range(3 * KEPT):
         of.begin(LateCause.EVENT_GAP)
         of.end(LateCause.EVENT_GAP)
     assert len(of._spans) == 1
@@ -171,12 +178,12 @@ async def test_a_pause_of_the_event_loop_is_noticed() -> None:
     pulse = LoopPulse()
     pulse.start()
     began = time.monotonic()
-    time.sleep(causes.STILL + 0.1)  # noqa: ASYNC251 - that is what it is about
+    time.sleep(STILL + 0.1)  # noqa: ASYNC251 - that is what it is about
     [(since, until)] = pulse.pauses()  # before it has beaten again
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert since == pytest.approx(began, abs=0.1)
-    assert until - since > causes.STILL
+    assert until - since > STILL
     assert next(iter(pulse.pauses()))[0] == since
     pulse.stop()
 

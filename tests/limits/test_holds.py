@@ -12,7 +12,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
 from expirebridge.checks.on_hold import check_holds
 from expirebridge.connection import clients
-from expirebridge.fleet.signatures import digest_of
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
 from expirebridge.limits.checks import check_limits

@@ -23,7 +23,6 @@ import pytest
 
 from expirebridge.handlers import Handler, Registry, handler
 from expirebridge.hooks import End, Hooks
-from expirebridge.lateness.causes import Hindrances, LoopPulse
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.deadlines import Deadlines
@@ -34,6 +33,7 @@ from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.hindrances import Hindrances, LoopPulse
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import Wakeup

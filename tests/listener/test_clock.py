@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from expirebridge.hooks import Hooks
-from expirebridge.lateness.causes import Hindrances, LoopPulse
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.hindrances import Hindrances, LoopPulse
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer, LeadTime

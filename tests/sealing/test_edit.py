@@ -10,7 +10,7 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, Task
 from expirebridge.bridge import Operations
-from expirebridge.fleet.signatures import digest_of
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import Hooks
 from expirebridge.limits.calls import declare_limits
 from expirebridge.moving import calls as migration

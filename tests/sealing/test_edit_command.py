@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from expirebridge import Bridge, Task
 from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
-from expirebridge.fleet.signatures import digest_of
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
 from tests.kit.invoked import app, invoke, invoke_json, run

@@ -13,7 +13,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State, Then
 from expirebridge.checks.finding import Level
 from expirebridge.fleet.checks import check_functions
-from expirebridge.fleet.signatures import digest_of
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.ledger.calls import MOST_DIRTY
 from expirebridge.limits.calls import declare_limits

@@ -12,7 +12,7 @@ import redis
 from playwright.sync_api import Browser, expect
 
 from expirebridge import AsyncBridge, Bridge, State, Task, web
-from expirebridge.fleet.signatures import digest_of
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.claiming import Settlement

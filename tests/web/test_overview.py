@@ -8,14 +8,14 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
-from expirebridge.fleet.signatures import digest_of
-from expirebridge.lateness.objective import Objective
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.listener.execution.outcome import OutcomeBuilder
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.durations import human
+from expirebridge.task.objective import Objective
 from expirebridge.web.overview import Backlog, Readings
 from tests.kit.invoked import end_due_tasks, invoke_json
 from tests.kit.steps import claim, settle

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Kind, check_binding
-from expirebridge.lateness.causes import Hindrances
-from expirebridge.lateness.objective import Objective
-from expirebridge.lateness.values import LATE, Lateness
 from expirebridge.ledger.transactions import Transaction
 from expirebridge.limits.values import Rate
 from expirebridge.listener.execution.exceptions import (
@@ -24,6 +21,7 @@ from expirebridge.listener.execution.exceptions import (
 )
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
+from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.session import SessionOwner
 from expirebridge.store.record_values import ring_for
 from expirebridge.store.task_records import ClaimedTask, listener_of
@@ -32,6 +30,8 @@ from expirebridge.task.codec import encoded_in
 from expirebridge.task.durations import human
 from expirebridge.task.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.task.keys import decode_args
+from expirebridge.task.lateness import LATE, Lateness
+from expirebridge.task.objective import Objective
 from expirebridge.task.policies import (
     DEFAULT_POLICY,
     Busy,

@@ -6,10 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from expirebridge.fleet.signatures import Fingerprint
 from expirebridge.handlers import Kind, Registry
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
-from expirebridge.lateness.causes import LoopPulse
 from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
@@ -21,6 +20,7 @@ from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.thread_pool import ThreadPool
+from expirebridge.listener.hindrances import LoopPulse
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask

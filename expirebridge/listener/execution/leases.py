@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.fleet.signatures import Fingerprint
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.limits import calls as lanes
 from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.condition import Condition

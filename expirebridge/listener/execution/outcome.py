@@ -19,8 +19,6 @@ import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End, Ended
-from expirebridge.lateness.objective import Objective
-from expirebridge.lateness.values import Lateness
 from expirebridge.listener.execution.exceptions import DecodingFailed, RemoteTraceback, TimedOut
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls.claiming import Settled, Settlement
@@ -28,6 +26,8 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.key_ring import Content, KeyRing
 from expirebridge.task.lacking import NOT_DECODED, NOT_OPENED
+from expirebridge.task.lateness import Lateness
+from expirebridge.task.objective import Objective
 from expirebridge.task.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.task.task import Task
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
-from expirebridge.lateness.values import LateCause
 from expirebridge.listener.execution.attempt import Consumer
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.settler import Settler
@@ -23,6 +22,7 @@ from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.call import Command, command
 from expirebridge.task.calls.claiming import Claim
+from expirebridge.task.lateness import LateCause
 from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")

@@ -5,10 +5,10 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from expirebridge.hooks import Hooks
-from expirebridge.lateness.causes import Hindrances
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.capability_roles import CapabilityRoles
 from expirebridge.listener.partition.claimer import Claimer

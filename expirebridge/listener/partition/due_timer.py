@@ -5,7 +5,7 @@ import time
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
-from expirebridge.lateness.causes import Hindrances
+from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import SessionOwner

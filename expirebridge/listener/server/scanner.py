@@ -6,7 +6,6 @@ import time
 from collections import deque
 
 from expirebridge.hooks import Gap, Hooks, Scanned
-from expirebridge.lateness.values import LateCause
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
@@ -16,6 +15,7 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls import pages as pages_commands
 from expirebridge.task.calls import reconciling
 from expirebridge.task.counting import plural
+from expirebridge.task.lateness import LateCause
 from expirebridge.task.log_fields import event
 
 logger = logging.getLogger("expirebridge")

@@ -15,7 +15,6 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.lateness.values import LateCause
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
@@ -23,6 +22,7 @@ from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
 from expirebridge.store.errors import translated
 from expirebridge.task.calls.reconciling import EventKind
+from expirebridge.task.lateness import LateCause
 
 ROLE = "the subscription"
 PING_EVERY = 1.0

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from expirebridge.lateness.objective import Objective
-from expirebridge.lateness.values import Lateness
 from expirebridge.settings import Settings
 from expirebridge.store.record_values import text
 from expirebridge.store.task_records import LISTENER_DIGITS, ClaimedTask, claimed_from
@@ -20,6 +18,8 @@ from expirebridge.task.calls.call import (
     script,
 )
 from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.lateness import Lateness
+from expirebridge.task.objective import Objective
 from expirebridge.task.task import State
 
 BEATS_PER_LEASE = 3

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from expirebridge.lateness.objective import ObjectiveResult
-from expirebridge.lateness.values import LateCause
 from expirebridge.store.record_values import split_call, text, whole
 from expirebridge.task.calls.call import (
     BATCH,
@@ -25,6 +23,8 @@ from expirebridge.task.calls.call import (
 from expirebridge.task.calls.pages import BEGINNING
 from expirebridge.task.keys import IN_RECORD
 from expirebridge.task.lacking import Lacking
+from expirebridge.task.lateness import LateCause
+from expirebridge.task.objective import ObjectiveResult
 from expirebridge.task.task import State
 
 

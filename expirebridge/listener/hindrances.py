@@ -10,9 +10,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from expirebridge.lateness.values import LateCause
 from expirebridge.listener.session import SessionOwner
 from expirebridge.store.task_records import ClaimedTask
+from expirebridge.task.lateness import LateCause
 
 # Notices that the event loop stood still.
 
