@@ -2,7 +2,7 @@
 
 import pytest
 
-from expirebridge.contrib.django import ledger_url
+from expirebridge.contrib.django import settings
 from tests.kit.databases import SQLITE, Database
 from tests.kit.django_project import HANDLERS, SQLITE_OPTIONS, DjangoProject
 from tests.kit.patience import until
@@ -294,8 +294,8 @@ def test_the_environment_names_another_database_than_the_alias(project: DjangoPr
 
 def test_options_of_mysql_are_those_of_its_drivers() -> None:
     given = {"charset": "utf8mb4", "ssl": {"ca": "/ca.pem"}, "isolation_level": "x"}
-    assert ledger_url._options(given) == {"charset": "utf8mb4", "ssl_ca": "/ca.pem"}
-    place = ledger_url._address("mysql", {"HOST": "/run/mysql.sock", "PORT": ""})
+    assert settings._options(given) == {"charset": "utf8mb4", "ssl_ca": "/ca.pem"}
+    place = settings._address("mysql", {"HOST": "/run/mysql.sock", "PORT": ""})
     assert place == (None, None, {"unix_socket": "/run/mysql.sock"})
 
 

@@ -147,7 +147,7 @@ import asyncio, logging
 from {API}.signals import task_finished
 logging.disable()
 from expirebridge import Bridge
-from expirebridge.contrib.django.task_events import hear
+from expirebridge.contrib.django.task_functions import hear
 from expirebridge.hooks import Lapsed
 told = []
 def receive(task_result, **_):

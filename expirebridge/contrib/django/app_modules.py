@@ -10,7 +10,7 @@ from django.apps import apps
 from django.core.signals import setting_changed
 from django.utils.module_loading import module_has_submodule
 
-from expirebridge.contrib.django.setting import (
+from expirebridge.contrib.django.settings import (
     EXCLUDE,
     MODULES,
     SETTING,

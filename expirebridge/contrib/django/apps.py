@@ -10,7 +10,7 @@ from django.apps import AppConfig
 from django.conf import settings
 
 from expirebridge.contrib.django.database_connections import surround
-from expirebridge.contrib.django.defaults import defaults
+from expirebridge.contrib.django.settings import defaults
 from expirebridge.task import project
 
 
@@ -47,7 +47,7 @@ _TASKS_API: Final = {"django.tasks", "django_tasks"}
 def _function_for(name: str, value: object) -> project.AnyFunction | None:
     if _TASKS_API.isdisjoint(sys.modules):
         return None
-    from expirebridge.contrib.django.found_tasks import function_for  # noqa: PLC0415
+    from expirebridge.contrib.django.task_functions import function_for  # noqa: PLC0415
 
     return function_for(name, value)
 
@@ -55,6 +55,6 @@ def _function_for(name: str, value: object) -> project.AnyFunction | None:
 def _hooks() -> Sequence[Callable[[Any], None]]:
     if _TASKS_API.isdisjoint(sys.modules):
         return ()
-    from expirebridge.contrib.django.task_events import hear  # noqa: PLC0415
+    from expirebridge.contrib.django.task_functions import hear  # noqa: PLC0415
 
     return (hear,)

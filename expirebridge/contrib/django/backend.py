@@ -19,10 +19,9 @@ from django.db import connections
 from django.utils import timezone
 
 from expirebridge.bridge import default_bridge, make_task
-from expirebridge.contrib.django.found_tasks import find_task, is_ours, tasks_in
 from expirebridge.contrib.django.on_commit import ledger_in, refuse_other_transactions
-from expirebridge.contrib.django.setting import SETTING, ledger_alias
-from expirebridge.contrib.django.task_functions import function_of
+from expirebridge.contrib.django.settings import SETTING, ledger_alias
+from expirebridge.contrib.django.task_functions import find_task, function_of, is_ours, tasks_in
 from expirebridge.contrib.django.task_results import QUEUE, local, queue_tags, result_of
 from expirebridge.contrib.django.tasks_api import (
     BaseTaskBackend,

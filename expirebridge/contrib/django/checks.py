@@ -10,7 +10,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from expirebridge.connection.urls import check_url
 from expirebridge.contrib.django.ledger_tables import are_there
-from expirebridge.contrib.django.setting import EXCLUDE, MODULES, SETTINGS, ledger_alias
+from expirebridge.contrib.django.settings import EXCLUDE, MODULES, SETTINGS, ledger_alias
 from expirebridge.errors import HandlersError, InvalidSetting
 from expirebridge.handlers import Registry
 from expirebridge.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
-from expirebridge.contrib.django.setting import ledger_alias
+from expirebridge.contrib.django.settings import ledger_alias
 
 MARK = "expirebridge_schema"
 """The table whose row says that all are there."""

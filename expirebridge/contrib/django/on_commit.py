@@ -10,8 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from expirebridge.bridge import prepare_task
-from expirebridge.contrib.django.ledger_url import ledger_url
-from expirebridge.contrib.django.setting import LEDGER, SETTING, ledger_alias
+from expirebridge.contrib.django.settings import LEDGER, SETTING, ledger_alias, ledger_url
 from expirebridge.errors import InvalidTask
 from expirebridge.task.durations import Duration
 from expirebridge.task.new_task import Func, IfExists

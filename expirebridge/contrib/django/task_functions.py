@@ -1,19 +1,25 @@
-"""The functions that listeners call for Django's tasks."""
+"""Runs Django's Tasks on listeners: finds them, calls their functions, and sends their signals."""
 
 import asyncio
 import contextlib
 import functools
 import inspect
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from types import ModuleType
 from typing import Any, Final
 
 import orjson
 from asgiref.sync import sync_to_async
+from django.core.signals import setting_changed
 from django.utils import timezone
 
 from expirebridge.bridge import default_bridge
-from expirebridge.contrib.django.task_results import amend, error_of, note, result_of
+from expirebridge.contrib.django.database_connections import surround
+from expirebridge.contrib.django.settings import SETTING
+from expirebridge.contrib.django.task_results import AttemptFailed, amend, error_of, note, result_of
 from expirebridge.contrib.django.tasks_api import (
     Task,
     TaskContext,
@@ -25,11 +31,16 @@ from expirebridge.contrib.django.tasks_api import (
 )
 from expirebridge.errors import ServerError
 from expirebridge.handlers.call_signature import call_signature
-from expirebridge.handlers.definition import with_retry
+from expirebridge.handlers.definition import Handler, with_retry
+from expirebridge.handlers.registry import modules_at
+from expirebridge.hooks import End, Ended, Event, Lapsed
+from expirebridge.settings import Settings
 from expirebridge.task.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
 from expirebridge.task.project import AnyFunction
 from expirebridge.task.task import Task as Found
 from expirebridge.task.task import current_task
+
+logger = logging.getLogger("expirebridge")
 
 _ANSWERS: Final = (Retry, Snooze, Busy, Discard, asyncio.CancelledError, KeyboardInterrupt)
 """Exceptions that say by themselves what follows, or were raised into the Task."""
@@ -180,3 +191,94 @@ def _succeed(result: TaskResult, value: Any) -> None:
         finished_at=timezone.now(),
         _return_value=value,
     )
+
+
+# Tasks by the names that Redis has for them. A name is looked up among those of the handlers'
+# modules; nothing is imported because Redis names it.
+
+
+def function_for(name: str, value: object) -> AnyFunction | None:
+    """The function of a Task of our backend, which its module holds under the function's name.
+
+    None for any other value: `urgent = send.using(queue_name="urgent")` is no handler beside
+    `send`, and a Task of another backend is that one's.
+    """
+    # Not by isinstance, which has lazy objects of Django load what they stand for.
+    if issubclass(type(value), Task) and value.func.__name__ == name and is_ours(value):  # type: ignore[attr-defined]
+        return function_of(value)
+    return None
+
+
+def is_ours(task: Task) -> bool:
+    """True if the Task is declared for a backend of ours."""
+    return getattr(task.get_backend(), "runs_on_listeners", False)
+
+
+def find_task(name: str) -> Task | None:
+    """The Task whose handler has this name, or had it before; None if there is none.
+
+    Raises HandlersError if the handlers' modules cannot be loaded.
+    """
+    return _tasks().get(name)
+
+
+@functools.cache
+def _tasks() -> dict[str, Task]:
+    settings = Settings.read()
+    found: dict[str, Task] = {}
+    for module in modules_at(settings.tasks, settings.app_dir)[0]:
+        for task in tasks_in(module.imported):
+            handler = Handler.of(f"{module.name}.{task.name}", function_of(task))
+            found |= dict.fromkeys((handler.name, *handler.aliases), task)
+    return found
+
+
+def tasks_in(module: ModuleType) -> Iterator[Task]:
+    """The Tasks that a module defines."""
+    for name, value in list(vars(module).items()):
+        if function_for(name, value) and value.func.__module__ == module.__name__:
+            yield value
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting in {SETTING, "INSTALLED_APPS", "TASKS"}:
+        _tasks.cache_clear()
+        function_of.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="expirebridge.task_functions")
+
+
+# A timeout, the end of a process, too many lapses and arguments that do not fit end a Task without
+# its function, which sends the signal `task_finished` otherwise.
+
+
+def hear(event: Event) -> None:
+    """Send the signal, in a thread, if a Task failed and its function has not sent it."""
+    match event:
+        case Ended(end=End.FAILED, task=ours, error=error):
+            task = find_task(ours.func)
+            if task is None or (error is not None and is_reported(task, error, ours.attempt)):
+                return
+            id = ours.id
+        case Lapsed(failed=True):
+            id = event.id
+        case _:
+            return
+    send = surround(partial(_send, id), is_async=False)
+    asyncio.get_running_loop().run_in_executor(None, send)
+
+
+def _send(id: str) -> None:
+    try:
+        found = default_bridge().get(id)
+        task = find_task(found.func) if found is not None else None
+        if found is None or task is None:
+            return
+        result = result_of(found, task)
+        try:
+            raise AttemptFailed(found.error or found.state)  # noqa: TRY301
+        except AttemptFailed:  # Django's own receiver logs it
+            task_finished.send_robust(type(task.get_backend()), task_result=result)
+    except Exception:
+        logger.exception("task_finished of %s was not sent", id)
