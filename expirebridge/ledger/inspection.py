@@ -26,7 +26,7 @@ from expirebridge.fleet.compatibility import Comparison
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import BacklogQuery
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
-from expirebridge.ledger.engine import engine_of, ledger_error, read_url
+from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
 from expirebridge.ledger.relay_values import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
 from expirebridge.ledger.row_state import DesiredState, Status, SyncState
@@ -34,7 +34,6 @@ from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_tables import VERSION, own_tables
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.threads import with_timeout
 from expirebridge.settings import Settings
 from expirebridge.task.calls.inspection import StoredCall
 

@@ -19,6 +19,7 @@ from expirebridge.errors import InvalidTask, LedgerError
 # First, so that without SQLAlchemy the error is that of `expirebridge.ledger`.
 from expirebridge.ledger import LedgerTask
 from expirebridge.ledger.calls import RedisCheckpoint, read_ledgers
+from expirebridge.ledger.engine import with_timeout
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
 from expirebridge.ledger.ledger_series import LedgerSeries
 from expirebridge.ledger.row_pages import (
@@ -31,7 +32,6 @@ from expirebridge.ledger.row_pages import (
 from expirebridge.ledger.row_state import FINAL_STATES, Status
 from expirebridge.ledger.rows import check_ext
 from expirebridge.ledger.table_checks import check_ledger
-from expirebridge.ledger.threads import with_timeout
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.task import keys

@@ -10,15 +10,17 @@ from typing import Any, ParamSpec, TypeVar, cast
 from sqlalchemy import URL, MetaData, event
 
 from expirebridge.hooks import Passed
-from expirebridge.ledger import calls, threads
+from expirebridge.ledger import calls, engine
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import (
+    DaemonPool,
     RelayTransactions,
     check_after_idling,
     engine_of,
     read_url,
+    too_slow,
     translated,
 )
 from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnapshot, finish
@@ -28,7 +30,6 @@ from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
 from expirebridge.ledger.row_state import RowState, RowVersion
 from expirebridge.ledger.series_ticks import make_ticks
 from expirebridge.ledger.sql_tables import tables
-from expirebridge.ledger.threads import DaemonPool, too_slow
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
 from expirebridge.store.partitions import Partitions
@@ -58,10 +59,10 @@ class RelayStateCache:
         """
         while self._read_at < since:
             call = self._call = self._call or asyncio.create_task(self._refresh())
-            done, _ = await asyncio.wait([call], timeout=threads.PATIENCE)
+            done, _ = await asyncio.wait([call], timeout=engine.PATIENCE)
             if not done:
                 call.add_done_callback(_ignore_result)
-                raise too_slow(threads.PATIENCE)
+                raise too_slow(engine.PATIENCE)
             call.result()
         return self._states.get(partition)
 
@@ -193,7 +194,7 @@ class LedgerPartition:
 
         Raises LedgerUnreachable if that takes longer than 5 s. A call that has begun goes on.
         """
-        waited = threads.PATIENCE
+        waited = engine.PATIENCE
         call = self.begin(method, *args, **options)
         # Not asyncio.timeout: in a task that was cancelled before, Python 3.11.2 takes the time
         # that is over for another cancellation.

@@ -9,10 +9,9 @@ from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
 from expirebridge.ledger.calls import RedisCheckpoint
-from expirebridge.ledger.engine import connected, read_url
+from expirebridge.ledger.engine import connected, read_url, with_timeout
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
 from expirebridge.ledger.ledger import Ledger
-from expirebridge.ledger.threads import with_timeout
 from expirebridge.series.checks import all_tick, fault_of_ticks
 from expirebridge.series.values import Series
 from expirebridge.settings import Settings

@@ -41,7 +41,7 @@ Hindrance = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 2.0)
+    monkeypatch.setattr("expirebridge.ledger.engine.PATIENCE", 2.0)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_a_database_that_hangs_does_not_hold_up_a_stop(
     harness: LedgerHarness, bridge: Bridge, store: Store, with_ledger: Settings, hanging: Hindrance,
     hangs: bool, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 3600.0)  # a stop has none
+    monkeypatch.setattr("expirebridge.ledger.engine.PATIENCE", 3600.0)  # a stop has none
     witness = Witness()
     harness.insert("a", func="test.note", params="[1]")
     harness.insert("b", 60_000, func="test.note", params="[1]")
@@ -141,7 +141,7 @@ async def test_a_database_that_hangs_does_not_hold_up_a_stop(
 def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> None:
     program = (
         "import threading\n"
-        "from expirebridge.ledger.threads import DaemonPool as Waiters\n"
+        "from expirebridge.ledger.engine import DaemonPool as Waiters\n"
         "began = threading.Event()\n"
         "waiters = Waiters(1)\n"
         "waiters.submit(lambda: (began.set(), threading.Event().wait()))\n"

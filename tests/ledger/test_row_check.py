@@ -238,7 +238,7 @@ async def test_a_ledger_that_takes_too_long_is_told_from_a_cancellation(
     harness: LedgerHarness, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Also in a task that was cancelled before, where Python 3.11.2 takes one for the other."""
-    monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 0.05)
+    monkeypatch.setattr("expirebridge.ledger.engine.PATIENCE", 0.05)
     ledger_engine, go_on = LedgerEngine(with_ledger), threading.Event()
     real = ledger_engine.partition(lambda: store)
 
