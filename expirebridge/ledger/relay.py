@@ -5,9 +5,10 @@ ever, as a process does that dies. See docs/internals/outbox-relay.md for why ea
 """
 
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Generator
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Row
 
@@ -15,25 +16,80 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger import calls
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.calls import (
-    RedisCheckpoint,
-    RelayCode,
-    RelayedRow,
-    RelayResult,
-    WriteBack,
-)
+from expirebridge.ledger.calls import RedisCheckpoint, RelayCode, RelayedRow, RelayResult, WriteBack
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RelayState, RowBatch, RowResult, StatusUpdate
+from expirebridge.ledger.relay_values import (
+    RelayState,
+    RowBatch,
+    RowResult,
+    StatusUpdate,
+    WrittenRows,
+)
 from expirebridge.ledger.row_state import LARGEST_COUNT, Status, SyncState
 from expirebridge.ledger.rows import relayed_row
 from expirebridge.ledger.series_ticks import NEVER
-from expirebridge.ledger.unwritten_rows import UnwrittenRows
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.stepping import drive
 from expirebridge.task.calls.call import batches
+from expirebridge.task.counting import plural
 from expirebridge.task.keys import is_id
 from expirebridge.task.log_fields import event
+
+# The rows that a batch could not write: when they are tried again, and what the log says.
+
+LOCKED_PAUSE: Final = 1.0
+"""Seconds until a row is tried again that another transaction has locked."""
+LONG: Final = 5.0
+"""Seconds after which such a lock is reported."""
+LONG_PAUSE: Final = 5.0
+"""Seconds until it is tried again from then on."""
+REFUSED_PAUSE: Final = 60.0
+"""Seconds until a row is tried again that the database refuses to write."""
+
+
+class UnwrittenRows:
+    """Decides when rows are tried again that could not be written, and reports them.
+
+    A row is locked for a moment by many an ordinary transaction: only long locks are reported, and
+    each once.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        """When each row that is locked was first met, by time.monotonic()."""
+        self._reported: set[str] = set()
+
+    def note(self, ids: Collection[str], written: WrittenRows) -> dict[str, float]:
+        """Note what a batch of these rows left out; returns in how many seconds to try again."""
+        for id in set(ids).difference(written.locked):
+            self._since.pop(id, None)
+            self._reported.discard(id)
+        now = time.monotonic()
+        waited = {id: now - self._since.setdefault(id, now) for id in written.locked}
+        self._report_locked([id for id, seconds in waited.items() if seconds >= LONG])
+        for id, reason in written.refused.items():
+            logger.error(
+                "the database refuses to write row %r of the ledger: %s", id, reason,
+                extra=event("row not written", task=id, reason=reason),
+            )  # fmt: skip
+        pauses = {
+            id: LONG_PAUSE if seconds >= LONG else LOCKED_PAUSE for id, seconds in waited.items()
+        }
+        return pauses | dict.fromkeys(written.refused, REFUSED_PAUSE)
+
+    def _report_locked(self, ids: Collection[str]) -> None:
+        news = sorted(set(ids) - self._reported)
+        if not news:
+            return
+        self._reported |= set(news)
+        logger.warning(
+            "another transaction has locked row %r of the ledger%s for %g s: what happens to the "
+            "task is written there when that ends", news[0],
+            f", and {plural(len(news) - 1, 'other', 'others')}," if len(news) > 1 else "", LONG,
+            extra=event("rows locked", task=news[0], count=len(news)),
+        )  # fmt: skip
+
 
 logger = logging.getLogger("expirebridge")
 

@@ -13,9 +13,10 @@ from sqlalchemy.exc import DBAPIError
 from expirebridge import Bridge
 from expirebridge.checks.finding import Level
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger import Ledger, Tables, series_ticks, unwritten_rows
+from expirebridge.ledger import Ledger, Tables, series_ticks
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import engine as engines
+from expirebridge.ledger import relay as unwritten_rows
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
