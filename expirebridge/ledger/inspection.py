@@ -23,8 +23,8 @@ from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
 from expirebridge.fleet.compatibility import Comparison
-from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import BacklogQuery
+from expirebridge.ledger.binding import identity_of
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
 from expirebridge.ledger.relay_values import REFUSED, RelayProgress

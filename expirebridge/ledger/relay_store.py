@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger import calls
-from expirebridge.ledger.addresses import identity_of
+from expirebridge.ledger.binding import identity_of
 from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
 from expirebridge.ledger.relay_statements import relay_statements
 from expirebridge.ledger.relay_values import (

@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from expirebridge.checks import OVERDUE_LIMIT, Finding
 from expirebridge.checks.finding import error, ok, warning
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
-from expirebridge.ledger.addresses import place_of
-from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
+from expirebridge.ledger.binding import (
+    Met,
+    Seen,
+    check_numbers,
+    check_partitions,
+    check_sides,
+    place_of,
+)
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import connected, read_url, with_timeout
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector

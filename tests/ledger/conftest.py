@@ -7,7 +7,7 @@ from sqlalchemy import URL, Engine, MetaData, create_engine
 
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.ledger import Ledger, Tables, tables
-from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -3,7 +3,6 @@
 import pytest
 
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import (
     MOST,
     Addresses,
@@ -11,6 +10,7 @@ from expirebridge.ledger.binding import (
     Seen,
     check_sides,
     news_of,
+    place_of,
 )
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import read_url

@@ -13,8 +13,7 @@ from expirebridge.checks.finding import Level
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Tables
-from expirebridge.ledger.addresses import identity_of
-from expirebridge.ledger.binding import Met
+from expirebridge.ledger.binding import Met, identity_of
 from expirebridge.ledger.calls import read_ledgers
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create

@@ -16,7 +16,7 @@ from expirebridge import Bridge, State
 from expirebridge.checks.finding import Level
 from expirebridge.embedded.server import free_port
 from expirebridge.errors import LedgerUnreachable
-from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import read_url
 from expirebridge.ledger.inspection import LedgerInspector

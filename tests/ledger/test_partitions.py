@@ -15,7 +15,7 @@ from expirebridge.connection import clients
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
-from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.calls import read_ledgers
 from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.commit_notifier import CommitNotifier

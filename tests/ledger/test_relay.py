@@ -10,8 +10,7 @@ from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger import calls as ledger_calls
-from expirebridge.ledger.addresses import place_of
-from expirebridge.ledger.binding import Addresses
+from expirebridge.ledger.binding import Addresses, place_of
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import INTERRUPTED, finish
 from expirebridge.ledger.row_state import RowVersion, Status, SyncState

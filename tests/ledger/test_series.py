@@ -17,7 +17,7 @@ from expirebridge import Bridge, Change, State
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, Tables
-from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.row_state import Status
 from expirebridge.ledger.series_ticks import NEVER, make_ticks

@@ -17,7 +17,7 @@ from expirebridge.ledger import Ledger, Tables, series_ticks
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import engine as engines
 from expirebridge.ledger import relay as unwritten_rows
-from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
 from expirebridge.ledger.partition import LedgerEngine

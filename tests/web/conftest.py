@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from sqlalchemy import Engine, create_engine
 
 from expirebridge import web
-from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.settings import Settings
