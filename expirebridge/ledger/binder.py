@@ -17,8 +17,8 @@ from expirebridge.ledger.binding import (
     news_of,
 )
 from expirebridge.ledger.calls import RedisCheckpoint
+from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.relay_store import RelayStore, new_nonce
-from expirebridge.ledger.relay_values import RelayState
 from expirebridge.store.client import Store
 from expirebridge.task.log_fields import event
 

@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, Table, text
 from expirebridge.connection.urls import PORT, Address, read_cluster_url, read_sentinel_url
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.calls import RedisCheckpoint
-from expirebridge.ledger.relay_values import RelayProgress, RelayState
+from expirebridge.ledger.relay_statements import RelayProgress, RelayState
 from expirebridge.settings import Settings
 
 MOST = 50

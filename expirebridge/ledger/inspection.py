@@ -23,11 +23,10 @@ from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
 from expirebridge.fleet.compatibility import Comparison
-from expirebridge.ledger.backlog_query import BacklogQuery
 from expirebridge.ledger.binding import identity_of
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
-from expirebridge.ledger.relay_values import REFUSED, RelayProgress
+from expirebridge.ledger.relay_statements import REFUSED, BacklogQuery, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
 from expirebridge.ledger.row_state import DesiredState, Status, SyncState
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of

@@ -24,8 +24,8 @@ from expirebridge.ledger.engine import (
     translated,
 )
 from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnapshot, finish
+from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RelayState
 from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
 from expirebridge.ledger.row_state import RowState, RowVersion
 from expirebridge.ledger.series_ticks import make_ticks

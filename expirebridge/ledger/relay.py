@@ -17,14 +17,14 @@ from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger import calls
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.calls import RedisCheckpoint, RelayCode, RelayedRow, RelayResult, WriteBack
-from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import (
+from expirebridge.ledger.relay_statements import (
     RelayState,
     RowBatch,
     RowResult,
     StatusUpdate,
     WrittenRows,
 )
+from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_state import LARGEST_COUNT, Status, SyncState
 from expirebridge.ledger.rows import relayed_row
 from expirebridge.ledger.series_ticks import NEVER
@@ -36,7 +36,7 @@ from expirebridge.task.counting import plural
 from expirebridge.task.keys import is_id
 from expirebridge.task.log_fields import event
 
-# The rows that a batch could not write: when they are tried again, and what the log says.
+logger = logging.getLogger("expirebridge")
 
 LOCKED_PAUSE: Final = 1.0
 """Seconds until a row is tried again that another transaction has locked."""
@@ -90,8 +90,6 @@ class UnwrittenRows:
             extra=event("rows locked", task=news[0], count=len(news)),
         )  # fmt: skip
 
-
-logger = logging.getLogger("expirebridge")
 
 T = TypeVar("T")
 BatchSteps = Generator[str, None, T]

@@ -12,14 +12,14 @@ from sqlalchemy.exc import IntegrityError
 from expirebridge.ledger import calls
 from expirebridge.ledger.binding import identity_of
 from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
-from expirebridge.ledger.relay_statements import relay_statements
-from expirebridge.ledger.relay_values import (
+from expirebridge.ledger.relay_statements import (
     REFUSED,
     RelayState,
     RowBatch,
     RowResult,
     StatusUpdate,
     WrittenRows,
+    relay_statements,
 )
 from expirebridge.ledger.row_state import DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused

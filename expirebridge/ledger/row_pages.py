@@ -16,8 +16,7 @@ from typing import Any, Final
 from sqlalchemy import Executable, Select, Table, func, select
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.backlog_query import BacklogQuery, HasEnded, constant
-from expirebridge.ledger.relay_values import REFUSED
+from expirebridge.ledger.relay_statements import REFUSED, BacklogQuery, HasEnded, constant
 from expirebridge.ledger.row_state import DesiredState, Status, SyncState
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
 from expirebridge.ledger.series_ticks import NEVER

@@ -20,8 +20,8 @@ from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.engine import Transactions, engine_of
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
+from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RelayState, RowBatch
 from expirebridge.ledger.row_check import outcome_by_row
 from expirebridge.ledger.row_state import RowState, RowVersion
 from expirebridge.ledger.schema import find

@@ -8,8 +8,8 @@ from unittest.mock import patch
 from sqlalchemy import Connection
 
 from expirebridge.ledger import relay_store
+from expirebridge.ledger.relay_statements import RelayState, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RelayState, StatusUpdate
 from expirebridge.store import script_loader
 
 KEPT_ANEW = "  if began_anew and not is_new then return KEPT end\n"

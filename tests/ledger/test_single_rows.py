@@ -16,7 +16,7 @@ from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables, series_ticks
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import engine as engines
-from expirebridge.ledger import relay as unwritten_rows
+from expirebridge.ledger import relay as relays
 from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
@@ -259,7 +259,7 @@ async def test_a_locked_row_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """As in a request that calls `ledger.cancel`, and takes long."""
-    monkeypatch.setattr(unwritten_rows, "LONG", 0.5)
+    monkeypatch.setattr(relays, "LONG", 0.5)
     witness = Witness()
     harness.insert("slow", HOUR, func="test.note", params="[1]")
     harness.settle_down()
@@ -286,9 +286,9 @@ async def test_a_row_that_is_locked_for_long_is_reported_as_what_it_is(
     harness: LedgerHarness, locking: Connection, store: Store, bridge: Bridge,
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(unwritten_rows, "LONG", 0.05)
-    monkeypatch.setattr(unwritten_rows, "LONG_PAUSE", 60.0)
-    monkeypatch.setattr(unwritten_rows, "LOCKED_PAUSE", 0.01)
+    monkeypatch.setattr(relays, "LONG", 0.05)
+    monkeypatch.setattr(relays, "LONG_PAUSE", 60.0)
+    monkeypatch.setattr(relays, "LOCKED_PAUSE", 0.01)
     harness.insert("slow", HOUR)
     harness.settle_down()
     lock(locking, "slow")

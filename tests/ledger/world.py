@@ -20,8 +20,8 @@ from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.relay import BatchSteps
+from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.relay_values import RelayState, RowBatch
 from expirebridge.ledger.row_check import decide
 from expirebridge.ledger.row_state import DesiredState, RowVersion, Status, SyncState
 from expirebridge.settings import Settings

@@ -79,7 +79,7 @@ FRAMES_TO_ROOMS: set[str] = {
     "testing.rows -> ledger.engine",
     "testing.rows -> ledger.relay",
     "testing.rows -> ledger.relay_store",
-    "testing.rows -> ledger.relay_values",
+    "testing.rows -> ledger.relay_statements",
     "testing.rows -> ledger.row_check",
     "testing.rows -> ledger.row_state",
     "testing.rows -> ledger.schema",
