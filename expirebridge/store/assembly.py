@@ -12,7 +12,11 @@ It is pasted as a block, since Lua allows no more than 200 names in one scope:
     end
 
 With a line `-- when limits` the block is entered only in a database that uses this feature: what it
-gives is nil in others.
+gives is nil in others. `-- unless plain` enters it where anything but plain tasks may be.
+
+A line `-- on on_move 20 leave_or_keep` adds something of the file to a list of hooks.lua, in each
+script that goes through that list, which need not include the file. Files with lower numbers come
+first.
 
 The server runs a script's whole text at each call: every function in it is created again, and is
 garbage when the call is over. Scripts include far more than they need (see
@@ -23,9 +27,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 _GIVES = re.compile(r"^-- gives (?P<names>.+)\n", re.MULTILINE)
-_WHEN = re.compile(r"^-- when (?P<feature>\w+)\n", re.MULTILINE)
+_WHEN = re.compile(r"^-- (?P<word>when|unless) (?P<name>\w+)\n", re.MULTILINE)
+_ON = re.compile(r"^-- on (?P<list>\w+) (?P<number>\d+) (?P<name>\w+)\n", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 # A statement that begins a line, with the comment above it and the lines that belong to it.
 _STATEMENT = re.compile(
@@ -40,6 +46,8 @@ _COMMENT = re.compile(r"--.*")
 _NO_NAMES = re.compile(r"'[^'\n]*'|--.*|\.(?<=[\w\])]\.)\w+")
 _WORD = re.compile(r"\w+")
 # A statement that is there for the names that it defines. What is called for its effect has none.
+# A statement that adds to a list, and is left out with it.
+_ADDITION = re.compile(r"(?P<list>\w+)\[#(?P=list) \+ 1\] = ")
 _DEFINITION = re.compile(r"local (?:function )?(?P<names>\w+(?:, \w+)*)")
 # What `local` stands before in a shared file, and in a block that gives these names does not.
 _LOCAL = re.compile(r"^local (?:\w+(?:, \w+)*(?:;|\n))?", re.MULTILINE)
@@ -58,18 +66,39 @@ class Statement:
     """The names that it defines."""
     words: frozenset[str]
     """What may be a name in it."""
+    adds_to: str = ""
+    """The list to which it adds."""
 
     @classmethod
     def of(cls, text: str) -> "Statement":
         """Read one."""
-        definition = _DEFINITION.match(_COMMENT.sub("", text).strip())
-        names = definition["names"].split(", ") if definition else ()
-        return cls(text, frozenset(names), frozenset(_WORD.findall(_NO_NAMES.sub("", text))))
+        code = _COMMENT.sub("", text).strip()
+        definition, addition = _DEFINITION.match(code), _ADDITION.match(code)
+        return cls(
+            text,
+            frozenset(definition["names"].split(", ") if definition else ()),
+            frozenset(_WORD.findall(_NO_NAMES.sub("", text))),
+            addition["list"] if addition else "",
+        )
+
+
+class Hook(NamedTuple):
+    """What a shared file adds to a list."""
+
+    list: str
+    number: int
+    name: str
+
+    def statement(self) -> Statement:
+        """Add it. Where its block is not entered it is nil, and nothing is added."""
+        return Statement.of(f"{self.list}[#{self.list} + 1] = {self.name}\n")
 
 
 def _condition_of(text: str) -> str:
-    features = _WHEN.findall(text)
-    return f"uses.{features[0]}" if features else ""
+    found = _WHEN.search(text)
+    if found is None:
+        return ""
+    return f"uses.{found['name']}" if found["word"] == "when" else f"not {found['name']}"
 
 
 class LuaFile:
@@ -83,12 +112,18 @@ class LuaFile:
         given = [name for line in _GIVES.findall(text) for name in line.split(", ")]
         self.gives = tuple(given)
         """The names that others may use, if it is a shared file."""
+        self.hooks = [Hook(list, int(number), name) for list, number, name in _ON.findall(text)]
+        """What it adds to lists."""
+        self.order = min((hook.number for hook in self.hooks), default=0)
+        """Of those that add to lists, the lower come first."""
         self.condition = _condition_of(text)
         """What must be true for its block to be entered; empty if nothing must."""
         self.parts: list[str | Statement] = []
         """Its statements, and the names of the files that it includes between them."""
         # An include becomes a statement of its own, to which the comment above it belongs.
-        text = _INCLUDE.sub(r"include \1\n", _WHEN.sub("", _GIVES.sub("", text)))
+        for line in (_GIVES, _WHEN, _ON):
+            text = line.sub("", text)
+        text = _INCLUDE.sub(r"include \1\n", text)
         found = _STATEMENT.findall(text)
         if "".join(found) != text:
             raise ValueError(
@@ -100,6 +135,7 @@ class LuaFile:
                 self.parts.append(code.removeprefix("include "))
             else:
                 self.parts.append(Statement.of(each))
+        self.parts += [hook.statement() for hook in self.hooks]
         self.defined: dict[str, list[Statement]] = {}
         """The statements that define each of its names."""
         for statement in self.statements:
@@ -120,8 +156,16 @@ class LuaFile:
     @cached_property
     def used(self) -> set[str]:
         """The names in it that it does not define itself, wherever these are declared."""
-        used = {word for statement in self.statements for word in statement.words}
-        return (used | self.needed) - self.defined.keys()
+        return self._words(is_adding=False) | self._words(is_adding=True) | self.needed
+
+    @cached_property
+    def goes_through(self) -> set[str]:
+        """The names in it, without those of lists to which it only adds."""
+        return self._words(is_adding=False)
+
+    def _words(self, *, is_adding: bool) -> set[str]:
+        those = (one for one in self.statements if bool(one.adds_to) is is_adding)
+        return {word for one in those for word in one.words} - self.defined.keys()
 
     @property
     def needed(self) -> set[str]:
@@ -139,6 +183,10 @@ class LuaFile:
 
     def _check_given(self) -> None:
         given = {*self.gives}
+        if missing := {hook.name for hook in self.hooks} - self.defined.keys():
+            raise ValueError(f"{self.name}.lua adds {min(missing)}, which it does not have")
+        if len({hook.number for hook in self.hooks}) > 1:
+            raise ValueError(f"{self.name}.lua adds to lists with two numbers")
         if missing := given - self.defined.keys():
             raise ValueError(f"{self.name}.lua gives {min(missing)}, which it does not have")
         for statement in self.statements:
@@ -192,7 +240,14 @@ def _reached(
     """
     kept: set[Statement] = set()
     shared: set[str] = set()
-    follow = [(file, one) for file, those in pieces for one in those if not one.names]
+    follow: list[tuple[LuaFile, Statement]] = []
+    adding: dict[str, list[tuple[LuaFile, Statement]]] = {}
+    for file, those in pieces:
+        for one in those:
+            if one.adds_to:
+                adding.setdefault(one.adds_to, []).append((file, one))
+            elif not one.names:
+                follow.append((file, one))
     while follow:
         file, statement = follow.pop()
         if statement in kept:
@@ -206,6 +261,7 @@ def _reached(
                 definer = givers[word]
                 shared.add(word)
             follow += [(definer, one) for one in definer.defined[word]]
+            follow += adding.get(word, ())
     return kept, shared
 
 

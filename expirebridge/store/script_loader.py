@@ -7,9 +7,9 @@ Valkey), and pulls shared code in with lines `-- include name`: see `assembly`.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from expirebridge.store.assembly import LuaFile, Piece, Statement, assemble
 _INCLUDED = "include/"
 """The beginning of the names of shared files, after their folder."""
 _PACKAGE = Path(__file__).parents[1]
+_HOOKS = "hooks"
+"""The shared file with the lists."""
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
 
 
@@ -82,7 +84,7 @@ class ScriptLibrary:
         if flags is None:
             raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
         script = self._parsed(name)
-        body = assemble(script, list(self._pieces(script, (name,), set())))
+        body = assemble(script, self._pieces(script))
         names = () if flags["flags"].startswith("(") else (flags["flags"],)
         header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
         headed = ScriptText.of(f"{header}\n{body}")
@@ -91,33 +93,82 @@ class ScriptLibrary:
     def _parse(self, file: str) -> LuaFile:
         return LuaFile(file.removeprefix(_INCLUDED), self.text(file))
 
-    def _pieces(self, file: LuaFile, path: tuple[str, ...], seen: set[str]) -> Iterator[Piece]:
-        """The pieces of a file, and in their places those of the files that it includes, each once.
+    def _pieces(self, script: LuaFile) -> list[Piece]:
+        """The pieces of a script: its own, and in their places those of the files that it includes.
 
-        `path` leads to the file: the script, and the files through which it was included.
+        Before its own last one come those of files that add to lists through which it goes.
         """
-        own: list[Statement] = []
-        for part in file.parts:
-            if isinstance(part, Statement):
-                own.append(part)
-                continue
-            if part in path[1:]:
-                raise ValueError(f"Lua files include each other: {' > '.join((*path, part))}")
-            if part in seen:
-                continue
-            seen.add(part)
-            if own:
-                yield file, own
-                own = []
-            try:
-                included = self._parsed(_INCLUDED + part)
-            except FileNotFoundError:
-                raise ValueError(
-                    f"{path[-1]}.lua includes {part}: there is no include/{part}.lua"
-                ) from None
-            yield from self._pieces(included, (*path, part), seen)
-        if own:
-            yield file, own
+        needed = self._closure(script)
+        adding = sorted((one.order, name) for name, one in needed.items() if one.hooks)
+        seen: set[str] = set()
+        pieces: list[Piece] = []
+
+        def paste(name: str, path: tuple[str, ...]) -> None:
+            if name in path[1:]:
+                raise ValueError(f"Lua files include each other: {' > '.join((*path, name))}")
+            if name in seen:
+                return
+            file = needed[name]
+            before = [other for order, other in adding if file.hooks and order < file.order]
+            paste_parts(file, [*before, *file.parts], (*path, name))
+            seen.add(name)
+
+        def paste_parts(
+            file: LuaFile, parts: Sequence[str | Statement], path: tuple[str, ...]
+        ) -> None:
+            own: list[Statement] = []
+            for part in parts:
+                if isinstance(part, Statement):
+                    own.append(part)
+                else:
+                    if own:
+                        pieces.append((file, own))
+                        own = []
+                    paste(part, path)
+            if file is script:
+                for _, name in adding:
+                    paste(name, path)
+            pieces.append((file, own))
+
+        paste_parts(script, script.parts, (script.name,))
+        return pieces
+
+    def _closure(self, script: LuaFile) -> dict[str, LuaFile]:
+        """The shared files of a script, by name."""
+        needed: dict[str, LuaFile] = {}
+        lists = set(script.goes_through)
+        follow = [script]
+        while follow:
+            while follow:
+                file = follow.pop()
+                lists |= file.goes_through
+                for name in file.parts:
+                    if isinstance(name, str) and name not in needed:
+                        needed[name] = self._shared(name, file)
+                        follow.append(needed[name])
+            for name, file in self._adding.items() if _HOOKS in needed else ():
+                if name not in needed and any(hook.list in lists for hook in file.hooks):
+                    needed[name] = file
+                    follow.append(file)
+        return needed
+
+    def _shared(self, name: str, includer: LuaFile) -> LuaFile:
+        try:
+            return self._parsed(_INCLUDED + name)
+        except FileNotFoundError:
+            raise ValueError(
+                f"{includer.name}.lua includes {name}: there is no include/{name}.lua"
+            ) from None
+
+    @cached_property
+    def _adding(self) -> dict[str, LuaFile]:
+        """The shared files that add to lists, by name."""
+        self.read_all()
+        return {
+            file.removeprefix(_INCLUDED): self._parsed(file)
+            for file, text in self._texts.items()
+            if file.startswith(_INCLUDED) and "\n-- on " in text
+        }
 
 
 SHIPPED = ScriptLibrary()

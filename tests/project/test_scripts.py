@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,12 @@ from tests.kit.lua import NAMES, PACKAGE, SHARED
 
 INCLUDES = sorted(path.stem for path in SHARED)
 TEXTS = {file: SHIPPED.text(file) for file in [*NAMES, *(f"include/{name}" for name in INCLUDES)]}
+
+
+HOOKING = {
+    name: hooks for name in INCLUDES if (hooks := LuaFile(name, TEXTS[f"include/{name}"]).hooks)
+}
+"""The shared files that add to lists."""
 
 
 def included_in(text: str) -> list[str]:
@@ -38,7 +44,8 @@ def needed_by(text: str) -> set[str]:
     code = re.sub(r"--.*|'[^'\n]*'|\.\w+", "", text)
     own = words_in(re.findall(r"local (?!function)[\w, ]+|function.*?\)", code))
     used = words_in([code]) - own
-    return {name for name in INCLUDES if given_by(name) & used}
+    lists = {"hooks"} if LuaFile("it", text).hooks else set()
+    return {name for name in INCLUDES if given_by(name) & used} | lists
 
 
 def opening_of(text: str) -> list[str]:
@@ -136,10 +143,10 @@ def test_names_are_built_where_all_keys_are_or_the_channel_is() -> None:
 
 def test_a_shared_file_is_described_and_included_somewhere() -> None:
     included = {name for text in TEXTS.values() for name in included_in(text)}
-    assert included == {*INCLUDES}
+    assert included | HOOKING.keys() == {*INCLUDES}
     for name in INCLUDES:
         assert opening_of(
-            re.sub("^(-- (include|gives|when) .+\n)+\n", "", TEXTS[f"include/{name}"])
+            re.sub("^(-- (include|gives|when|unless|on) .+\n)+\n", "", TEXTS[f"include/{name}"])
         ), name
 
 
@@ -280,6 +287,66 @@ def test_no_scope_has_too_many_names(client: redis.Redis) -> None:
         client.script_load(more + script_loader.load(name).plain.text)
 
 
+ORDER = {
+    "on_move": ["mark_moved", "leave_or_keep", "note_moved", "note_tick_moved"],
+    "on_forget": ["leave_all"],
+    "on_make": ["make_member"],
+    "on_give_up": ["leave_all", "give_up"],
+    "on_anew": ["keep_begun"],
+    "settle_fields": ["LANE_FIELDS"],
+    "on_settle": ["rest_if_busy"],
+    "on_settled": ["put_first"],
+    "on_let_go": ["leave_all_but_ordered"],
+    "on_retry": ["is_last_attempt"],
+    "on_succeed": ["mark_succeeded", "free_slots", "note_succeeded", "note_ticks_succeeded"],
+    "at_end": ["serve_freed"],
+    "on_left": ["serve_others"],
+    "claim_fields": ["CLAIM_FIELDS"],
+    "on_look": ["is_blocked"],
+    "on_claim": ["admit"],
+    "on_start": ["start_tick"],
+    "on_take": ["take_slots"],
+    "before_taken": ["write_admitted"],
+    "on_park": ["end_tick_before"],
+    "on_crowded": ["take_others"],
+    "held_fields": ["HELD_FIELDS"],
+    "on_renew": ["renew_slots"],
+    "keyless": ["is_granted"],
+}
+"""What each list of hooks.lua holds: rows are marked first, lanes are left before groups count."""
+
+
+def test_lists_hold_what_shared_files_add_in_the_order_of_its_numbers(
+    print_later: Callable[[str], None],
+) -> None:
+    hooks = sorted(hook for added in HOOKING.values() for hook in added)
+    print_later("\n".join(f"{hook.list:<14}{hook.number:>3}  {hook.name}" for hook in hooks))
+    assert len({(hook.list, hook.number) for hook in hooks}) == len(hooks)
+    found = {name: [hook.name for hook in hooks if hook.list == name] for name in given_by("hooks")}
+    assert found == ORDER
+
+
+def test_a_hook_is_in_each_script_that_goes_through_its_list(lua: Path) -> None:
+    (lua / "sail.lua").write_text("-- flags: (none)\n-- include reefs\n-- include winds\nblow()\n")
+    (lua / "row.lua").write_text("-- flags: (none)\n-- include hooks\nreturn 1\n")
+    (lua / "include" / "hooks.lua").write_text("-- gives on_wind\n\nlocal on_wind = {}\n")
+    (lua / "include" / "winds.lua").write_text(
+        "-- include hooks\n-- gives blow\n\nlocal function blow() on_wind[1]() end\n"
+    )
+    for name, number in (("reef", 20), ("hoist", 10)):
+        (lua / "include" / f"{name}s.lua").write_text(
+            f"-- include hooks\n-- on on_wind {number} {name}\n\nlocal function {name}() end\n"
+        )
+    assert script_loader.load("sail").plain.text == (
+        "local on_wind do\n\non_wind = {}\nend\n"
+        "do\nlocal function hoist() end\non_wind[#on_wind + 1] = hoist\nend\n"
+        "do\nlocal function reef() end\non_wind[#on_wind + 1] = reef\nend\n"
+        "local blow do\nfunction blow() on_wind[1]() end\nend\n"
+        "blow()\n"
+    )
+    assert script_loader.load("row").plain.text == "return 1\n"
+
+
 def test_a_script_that_reads_or_writes_tasks_refuses_those_of_a_newer_version() -> None:
     refusals = {
         name: script_loader.load(name).plain.text.count(
@@ -363,7 +430,6 @@ def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not() -> Non
 # Who takes an id out of a state's set, or deletes its record, takes the task out of its lanes; but
 # for these.
 KEEP_LANES = {
-    ("include/state_sets", "fail_broken"),  # without a record there are no lanes
     ("include/state_sets", "repair_place"),  # it stays where its record says
     ("include/claims", "write_taken"),  # `enter_lanes` was called before
     ("include/admission", "write_admitted"),  # `change_slots` frees what it does not keep
@@ -405,7 +471,7 @@ def test_what_ends_the_place_of_a_task_takes_it_out_of_its_lanes() -> None:
         for name, body in functions_in(file).items()
         if changed_sets(body, "ZREM") or re.search(r"'(DEL|UNLINK)', record_key\(", body)
     }
-    leavers = ("leave_lanes(", "free_slots(")
+    leavers = ("leave_lanes(", "#on_move", "#on_forget", "#on_succeed", "#on_give_up")
     others = {place for place, body in enders.items() if not any(each in body for each in leavers)}
     assert others == KEEP_LANES
 
@@ -420,4 +486,10 @@ def test_a_script_that_can_free_a_slot_grants_it_in_the_end() -> None:
     bodies = {name: script_loader.load(name).plain.text for name in NAMES}
     freeing = {name for name, body in bodies.items() if "append(gone." in body}
     assert freeing
-    assert {name for name in freeing if "serve_freed()" not in bodies[name]} == set()
+    served = ("\nat_end[#at_end + 1] = serve_freed\n", "at_end[i]()")
+    assert {
+        name
+        for name in freeing
+        if not re.search(r"(?<!function )serve_freed\(\)", bodies[name])
+        and not all(each in bodies[name] for each in served)
+    } == set()

@@ -7,13 +7,13 @@
 
 -- include names
 -- include format
--- include state_sets
 -- include ring
 -- include doorbell
 -- include changes
 -- include cancelling
 -- include groups
 -- include records
+-- include members
 
 local name, keep, most = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local MORE, ALL, NONE, ENDED = 1, 0, -1, -2
@@ -23,11 +23,11 @@ local function cancel_some()
   local next, from = number_up_to(MOST_MEMBERS, known[1]) or 0, number_up_to(MOST_MEMBERS, known[2]) or 0
   local to = math.min(from + most, next)
   for number = from, to - 1 do
-    local id, bits = string.format('%s@g%.0f', name, number), groups.bits_of(name, string.format('%.0f', number))
-    if bits == groups.OPEN and cancel_task(id, '', keep) == NOT_FOUND then
-      groups.note(id, 'pending', 'cancelled', move) -- its record is lost
+    local id, bits = string.format('%s@g%.0f', name, number), bits_of(name, string.format('%.0f', number))
+    if bits == OPEN and cancel_task(id, '', keep) == NOT_FOUND then
+      note_member(id, 'pending', 'cancelled') -- its record is lost
     end
-    if bits == groups.FAILED then groups.give_up(id, move) end
+    if bits == FAILED then give_up(id) end
   end
   redis.call('HSET', group_key(name), 'cancelled_to', to)
   if to < next then return MORE end
@@ -36,7 +36,7 @@ local function cancel_some()
 end
 
 local group = redis.pcall('HMGET', group_key(name), 'on_failed', 'stopped', 'ended')
-if not groups or group.err or not group[1] then
+if not bits_of or group.err or not group[1] then
   redis.call('ZREM', state_set('stopping'), name)
   redis.call('ZREM', state_set('groups'), name) -- its hash is lost
   return NONE
@@ -46,7 +46,7 @@ if group[3] then
   return group[2] and ALL or ENDED
 end
 local reply = ring_after(function()
-  if not group[2] then groups.stop(name, 'its group was cancelled', move) end
+  if not group[2] then stop_group(name, 'its group was cancelled') end
   return cancel_some()
 end, true)
 if cancelled_running then notify_listeners('beat') end

@@ -10,17 +10,17 @@
 -- include names
 -- include format
 -- include records
--- include state_sets
 -- include doorbell
 -- include groups
+-- include members
 
 local group = redis.pcall('HMGET', group_key(ARGV[2]), 'on_failed', 'left', 'ended', 'closed', 'asked')
-if not groups or group.err or not group[1] then return 0 end
+if not bits_of or group.err or not group[1] then return 0 end
 local asked = math.max(number_up_to(MOST_MEMBERS, group[5]) or 0, tonumber(ARGV[3] or 0))
 local lacking = group[4] and 0 or lacking_before(ARGV[2], asked)
 if lacking > 0 then return -lacking end
 return ring_after(function()
   redis.call('HSET', group_key(ARGV[2]), 'closed', 1)
-  if group[2] == '0' and not group[3] then groups.complete(ARGV[2], move) end
+  if group[2] == '0' and not group[3] then complete_group(ARGV[2]) end
   return 1
 end, true)

@@ -12,7 +12,7 @@
 -- include state_sets
 -- include ledger
 -- include format
--- include grants
+-- include ring
 
 local function leaves(id)
   if redis.call('ZSCORE', state_set('dirty'), id) then return 0 end
@@ -27,5 +27,5 @@ local nonce, number = read_binding()
 local is_bound = nonce == ARGV[2] and number >= tonumber(ARGV[3])
 local reply = {}
 for at = 4, #ARGV do reply[#reply + 1] = is_bound and leaves(ARGV[at]) or 0 end
-if uses.limits then serve_freed() end
+run_at_end()
 return reply

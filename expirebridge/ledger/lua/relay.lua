@@ -22,10 +22,15 @@
 -- include names
 -- include clock
 -- include features
+-- include ledger
+
+local nonce, number = read_binding()
+if nonce ~= ARGV[2] or number ~= tonumber(ARGV[4]) then return { 0, now } end
+note_feature('ledger')
+
 -- include records
 -- include ring
 -- include doorbell
--- include ledger
 -- include relay_end
 -- include relay_create
 -- include relay_move
@@ -90,9 +95,6 @@ local function due_of_row(id)
   return record and not FINISHED[record.state] and record.state ~= 'paused' and row_time_of(id, record) or -1
 end
 
-local nonce, number = read_binding()
-if nonce ~= ARGV[2] or number ~= tonumber(ARGV[4]) then return { 0, now } end
-note_feature('ledger')
 local result = ring_after(function()
   local reply, at = { 1, now }, 8
   while at <= #ARGV do

@@ -26,7 +26,7 @@
 -- include ring
 -- include doorbell
 -- include ledger
--- include lanes
+-- include hooks
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5
@@ -80,7 +80,10 @@ local function follow_end(id, record, hint)
   -- Without a score it would never be claimed.
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   -- It is due, or about to be looked at; or it was due, and is pending until its rate allows a start.
-  if score <= now or uses.limits and is_granted(id) then return end
+  if score <= now then return end
+  for i = 1, #keyless do
+    if keyless[i](id) then return end
+  end
   if hint ~= 'deleted' then
     note(id, 'edit', record.state == 'pending' and score or nil, now)
     move(id, record, 'pending', now)

@@ -28,14 +28,9 @@
 -- include names
 -- include format
 -- include clock
--- include holds
--- include limits
--- include state_sets
 -- include claims
--- include grants
--- include parking
--- include lane_names
--- include records
+-- include hooks
+-- include ring
 
 if resend then find_claimed() end
 if claimed == 0 and lacks_limits() then
@@ -78,77 +73,18 @@ local function take_first()
     and not alone
 end
 
--- While many are made to wait, others are looked at besides: those that were granted a slot, so many of the newest, and
--- so many behind those that the claim before this one looked at. What can run does not wait until all of them do.
-local FRESH, BEHIND = 100, 1000
-
--- True if a due task would have to wait behind many that do so already: it is made to wait later, from the front.
-local function is_far_behind(id, func, limits, call)
-  if is_held('func ' .. func) then return count_queue(HOLD .. 'func ' .. func) >= MOST_PARKED end
-  local args = string.sub(call, -1) == '@' and redis.pcall('HGET', record_key(id), 'args')
-  for _, lane in ipairs(lanes_of(limits, { call = call, args = type(args) == 'string' and args or nil })) do
-    if count_queue(lane) >= MOST_PARKED then return true end
-  end
-  return false
-end
-
-local function is_full()
-  return claimed >= places or bytes >= max_bytes or alone or reply[3] ~= 0 or meets_blocked
-end
-
-local function take_granted()
-  for _, id in ipairs(redis.call('ZRANGE', grants_key(), '-inf', now, 'BYSCORE', 'LIMIT', 0, FRESH)) do
-    if is_full() then return end
-    local score = redis.call('ZSCORE', state_set('pending'), id)
-    if score and tonumber(score) <= now then take_if_due(id, score) end
-  end
-end
-
--- Takes those of these tasks that need not wait behind many. Returns the number that it has looked at.
-local function take_some(ids, only_without_limit)
-  for i = 1, #ids, 2 do
-    if is_full() then return (i - 1) / 2 end
-    local call = redis.pcall('HGET', record_key(ids[i]), 'call')
-    local func = type(call) == 'string' and string.match(call, '^[^?]*')
-    local limits = func and limits_of(func) or NONE
-    if func and not (limits[1] and only_without_limit) and not is_far_behind(ids[i], func, limits, call) then
-      take_if_due(ids[i], ids[i + 1])
-    end
-  end
-  return #ids / 2
-end
-
-local function take_others()
-  local set = state_set('pending')
-  from_front = false
-  take_granted()
-  write_taken() -- one may be among the newest
-  take_some(redis.call('ZRANGE', set, now, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, FRESH, 'WITHSCORES'), true)
-  write_taken()
-  local stored = redis.pcall('HGET', limits_key(), 'behind')
-  local score, id = string.match(type(stored) == 'string' and stored or '', '^(%d+) (.+)$')
-  local from, upto = score and rank_behind(set, score, id) or 0, redis.call('ZCOUNT', set, '-inf', now)
-  if from < upto then
-    local ids = redis.call('ZRANGE', set, from, math.min(from + BEHIND, upto) - 1, 'WITHSCORES')
-    local seen = take_some(ids, false)
-    if seen > 0 then redis.call('HSET', limits_key(), 'behind', whole(ids[2 * seen], 0) .. ' ' .. ids[2 * seen - 1]) end
-  end
-  write_taken()
-end
-
 if claimed == 0 and places > 0 then
   repeat until not take_first()
-  if parked >= MOST_PARKED then take_others() end
+  if parked >= MOST_PARKED then
+    for i = 1, #on_crowded do on_crowded[i]() end
+  end
 end
-local leaves_lanes = false
-if uses.limits then
-  serve_others()
-  leaves_lanes = serve_freed()
-end
+for i = 1, #on_left do on_left[i]() end
+local leaves_some = run_at_end()
 
 if meets_blocked and claimed == 0 then reply[5] = 2 end
 reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
-if leaves_lanes then reply[2] = now elseif first[2] then reply[2] = tonumber(first[2]) end
+if leaves_some then reply[2] = now elseif first[2] then reply[2] = tonumber(first[2]) end
 return reply

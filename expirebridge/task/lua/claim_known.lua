@@ -26,8 +26,7 @@
 -- include fleet
 -- include ring
 -- include claims
--- include grants
--- include parking
+-- include hooks
 
 local LOOKS = 250
 
@@ -90,9 +89,11 @@ end
 local function take_or_leave(id, score)
   local values = redis.pcall('HMGET', record_key(id), 'call', 'unknown', 'unfit', 'state', 'key',
     'ledger')
-  if values[6] and is_ledger_blocked() then
-    left = left + 1
-    return
+  for i = 1, #on_look do
+    if on_look[i]({ ledger = values[6] }) then
+      left = left + 1
+      return
+    end
   end
   local func = string.match(values[1] or '', '^[^?]*')
   if func == '' then return take_if_due(id, score) end
@@ -172,13 +173,10 @@ if claimed == 0 then
   reply[5] = scan_all({ unpack(ARGV, 15) })
 end
 
-local leaves_lanes = false
-if uses.limits then
-  serve_others()
-  leaves_lanes = serve_freed()
-end
+for i = 1, #on_left do on_left[i]() end
+local leaves_some = run_at_end()
 reply[7] = parked
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', set, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-if leaves_lanes then reply[2] = now elseif first[2] then reply[2] = tonumber(first[2]) end
+if leaves_some then reply[2] = now elseif first[2] then reply[2] = tonumber(first[2]) end
 return reply

@@ -10,8 +10,8 @@
 -- include names
 -- include clock
 -- include records
--- include lanes
 -- include format
+-- include hooks
 
 local function score_of(id, state)
   local score = redis.pcall('ZSCORE', state_set(state), id)
@@ -35,7 +35,9 @@ local function is_unexplained_end(name, id)
   local record = is_id(id) and read(id)
   if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end
   if record.state == 'running' or FINISHED[record.state] then return false end
-  if uses.limits and is_granted(id) then return false end
+  for i = 1, #keyless do
+    if keyless[i](id) then return false end
+  end
   return (score_of(id, record.state) or math.huge) > now
 end
 

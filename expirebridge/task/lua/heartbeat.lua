@@ -29,7 +29,7 @@
 -- include records
 -- include fleet
 -- include ring
--- include limits
+-- include hooks
 
 local me, lease, code = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local running = state_set('running')
@@ -132,14 +132,13 @@ if changed or joined and #live > 1 then notify_listeners('beat') end
 if changed and #codes > 0 then notify_listeners(string.format('%.0f', now - lease)) end
 
 local HELD_FIELDS = { 'token', 'settled', 'cancel' }
-if uses.limits then HELD_FIELDS[4] = 'slots' end
 local lost, cancelled = {}, {}
 for at = 6, #ARGV, 2 do
   local id, token = ARGV[at], ARGV[at + 1]
-  local record = read(id, HELD_FIELDS)
+  local record = read(id, all_fields(HELD_FIELDS, held_fields))
   if record and record.state == 'running' and record.token == token then
     redis.call('ZADD', running, 'XX', now + lease, id)
-    for lane in string.gmatch(record.slots or '', '[^\n]+') do change_lane('SADD', lane_key(lane), id) end
+    for i = 1, #on_renew do on_renew[i](id, record) end
     if record.cancel then
       cancelled[#cancelled + 1] = id
       cancelled[#cancelled + 1] = token

@@ -11,11 +11,9 @@
 -- include clock
 -- include records
 -- include changes
--- include state_sets
--- include groups
 -- include doorbell
 -- include format
--- include lanes
+-- include hooks
 
 local function purge(id)
   local record = read(id, { 'ended' })
@@ -23,8 +21,7 @@ local function purge(id)
   if record.state ~= 'failed' then return FINISHED_BEFORE end
   local ended = tonumber(record.ended) or 0
   redis.call('ZADD', state_set('failed'), math.max(now, ended + LATE_EVENTS), id)
-  if groups then groups.give_up(id, move) end -- its group does not wait for it
-  if uses.limits then leave_lanes(id) end -- nor do those that it lets not pass
+  for i = 1, #on_give_up do on_give_up[i](id) end
   return DONE
 end
 

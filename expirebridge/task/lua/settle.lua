@@ -22,11 +22,11 @@
 -- include doorbell
 -- include tally
 -- include settlement
--- include grants
 -- include format
+-- include ring
 
 -- If the fleet runs several codes, this one may lack the functions of those that wait.
-if uses.limits and not string.find(fleet_code or '', ' ', 1, true) then ready.own = tonumber(ARGV[5]) end
+if not string.find(fleet_code or '', ' ', 1, true) then claims_next = tonumber(ARGV[5]) end
 
 local reply = ring_after(function()
   local reply, items = {}, {}
@@ -37,5 +37,5 @@ local reply = ring_after(function()
   write_tally()
   return reply
 end, true)
-if uses.limits and ready.count > 0 and ready.count <= ready.own then reply[#reply + 1] = SETTLED.granted end
+if ready_now > 0 and ready_now <= claims_next then reply[#reply + 1] = SETTLED.granted end
 return reply

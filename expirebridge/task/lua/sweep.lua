@@ -22,7 +22,6 @@
 -- include features
 -- include lane_repair
 -- include format
--- include groups
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -99,7 +98,7 @@ local function forget_all(state, until_ms, from)
 end
 
 -- Forgets groups that ended long ago.
-local forget_groups = groups and function()
+local forget_groups = uses.groups and function()
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', state_set('groups'), '-inf', now, 'LIMIT', 0, limit)) do
     redis.call('DEL', group_key(name), group_key(name, '@members'))
     redis.call('ZREM', state_set('groups'), name)
@@ -107,7 +106,7 @@ local forget_groups = groups and function()
 end
 
 -- Cancelled groups of which members are to be cancelled, without those that another client overwrote, or put there.
-local find_stopping = groups and function()
+local find_stopping = uses.groups and function()
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', state_set('stopping'), 0, STOPPED_AT_ONCE - 1)) do
     if is_id(name) and type(redis.pcall('HGET', group_key(name), 'stopped')) == 'string' then
@@ -140,7 +139,7 @@ ring_after(function()
   forget_all('cancelled', now - MIGRATED_OFFSET)
   forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
-  if groups then forget_groups() end
+  if forget_groups then forget_groups() end
   if uses.limits then
     serve_others()
     mend_lanes(lease, keep_failed)
@@ -157,4 +156,4 @@ end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
 return { (left <= 0 or served and served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
   over and math.max(over - now, 0) or -1, mended or 0,
-  groups and find_stopping() or {} }
+  find_stopping and find_stopping() or {} }

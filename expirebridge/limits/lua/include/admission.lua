@@ -1,17 +1,22 @@
 -- include names
 -- include clock
--- include state_sets
 -- include lanes
 -- include limits
 -- include holds
--- include tick_claims
 -- include records
 -- include format
--- include parking
--- gives hold_on, end_tick_before, park, write_admitted, find_slots, enter_lanes
+-- include claims
+-- include hooks
+-- include lane_names
 -- when limits
+-- on claim_fields 20 CLAIM_FIELDS
+-- on before_taken 20 write_admitted
+-- on on_claim 20 admit
+-- on on_take 20 take_slots
 
 -- Decides for a claim whether a due task has its slots, or waits for one.
+
+local CLAIM_FIELDS = { 'slots', 'due', 'started', 'turn' }
 
 -- Lanes of rates for whose start a task waits with its slots.
 local holds_up = {}
@@ -24,19 +29,6 @@ local function hold_on(func, record)
     if is_held('tag ' .. tag) then return HOLD .. 'tag ' .. tag end
   end
   return nil
-end
-
--- Of the ticks of a series only the latest waits: the one before it was missed.
-local function end_tick_before(id, keep_failed)
-  local series = string.match(id, '^(.+)@%d+$')
-  local known = series and redis.pcall('HMGET', series_key(series), 'call', 'parked')
-  if not known or known.err or not known[1] then return end
-  local before = known[2] and known[2] ~= id and read(known[2], { 'started' })
-  if before and before.state == 'waiting' and not before.started then
-    redis.pcall('HINCRBY', series_key(series), 'missed', 1) -- another client may have written anything
-    finish(known[2], before, 'cancelled', math.min(keep_failed, KEPT_SKIPPED), 'error', MISSED)
-  end
-  redis.call('HSET', series_key(series), 'parked', id)
 end
 
 -- What a claim has decided and not written yet: by lane, the ids that enter it, and the places in its queue; the tasks
@@ -214,4 +206,66 @@ end
 local function enter_lanes(id, record, taken, rates)
   for _, lane in ipairs(rates) do charge(lane, record) end
   return change_slots(id, record, taken)
+end
+
+-- The lanes and rates of a due task whose turn it is; nil if it was made to wait.
+local function lanes_to_enter(id, record, due)
+  local func = string.match(record.call, '^[^?]*')
+  local lane, given, rates, tenant = hold_on(func, record), NONE, NONE, nil
+  local limits = limits_of(func)
+  if not lane and not limits then return NONE, NONE end
+  local lanes, tenants = lanes_of(limits or NONE, record)
+  -- Its ordered lane, if it has no slot there.
+  local order = limits and (limit_of(lanes[1]) or {}).ordered and lanes[1]
+  if order and string.match(record.slots or '', '^[^\n]*') == order then order = nil end
+  if not lane then
+    -- What is behind others that it has not looked at may be behind one of its own lane.
+    if order and not from_front then
+      skipped = skipped + 1
+      return nil
+    end
+    lane = order and hold_before(order)
+    if not lane then
+      lane, given, rates = find_slots(lanes, record)
+      tenant, order = tenants[lane], nil
+    end
+  end
+  tenant = order or tenant
+  if not lane then return given, rates end
+  if record.tick then
+    write_admitted()
+    for i = 1, #on_park do on_park[i](id, record, keep_failed) end
+  end
+  park(id, record, due, lane, given, tenant, rates[1])
+  return nil
+end
+
+-- What a task has waited for slots is told of its latest due time alone.
+local function forget_waited(id, record)
+  redis.call('HDEL', record_key(id), 'waited')
+  record.waited = nil
+  return false
+end
+
+local function admit(id, record, values, score)
+  local due = tonumber(score)
+  -- Of one that was granted a slot, the first due time is in its record.
+  local first_due = record.slots and tonumber(record.due) or due
+  if first_due < due and is_granted(id) then due, score = first_due, record.due end
+  if record.waited and tonumber(record.due) ~= due then values[LAST] = forget_waited(id, record) end
+  local slots, rates = lanes_to_enter(id, record, due)
+  if not slots then return nil end
+  if slots[1] or rates[1] or record.slots then record.entering = { slots, rates } end
+  return score
+end
+
+local function take_slots(id, record, set, gone)
+  local entering = record.entering
+  local slots = entering and enter_lanes(id, record, entering[1], entering[2])
+  if slots == '' then
+    gone[#gone + 1] = 'slots'
+  elseif slots then
+    set[#set + 1], set[#set + 2] = 'slots', slots
+  end
+  if record.turn then gone[#gone + 1] = 'turn' end
 end

@@ -6,15 +6,18 @@
 -- include format
 -- include ledger
 -- include ring
--- gives SERVED_AT_ONCE, ready, waited_until, served, serve_others, serve_freed
+-- include hooks
+-- gives SERVED_AT_ONCE, waited_until, served, serve_others, serve_freed
 -- when limits
+-- on at_end 20 serve_freed
+-- on on_left 20 serve_others
 
 -- Grants free slots to the tasks that wait for them.
 
 local SERVED_AT_ONCE = 100
--- Tasks that may start at once, since they were given a slot: how many, and when the first was due. The listener that
--- freed the slots claims `own` of them without a ring: nobody else is woken for these.
-local ready = { count = 0, due = math.huge, own = 0 }
+-- When the first of the tasks was due that may start at once, since they were given a slot. The listener that freed the
+-- slots claims some of them without a ring: nobody else is woken for these.
+local first_ready = math.huge
 
 -- The field `waited` of a task that has waited in a lane since `parked`, until a moment; `before` is the field so far.
 local function waited_until(moment, lane, parked, before)
@@ -152,7 +155,7 @@ local function grant(lane, id, tenant, given, opening)
   if opening > now then
     soonest = math.min(soonest, due)
   else
-    ready.count, ready.due = ready.count + 1, math.min(ready.due, due)
+    ready_now, first_ready = ready_now + 1, math.min(first_ready, due)
   end
   return true
 end
@@ -204,7 +207,7 @@ local function serve_freed()
   for lane in pairs(touched) do serve(lane) end
   for lane in pairs(joined) do serve(lane) end
   touched, joined = {}, {}
-  if ready.count > ready.own then soonest = math.min(soonest, ready.due) end
+  if ready_now > claims_next then soonest = math.min(soonest, first_ready) end
   if not unserved[1] then return false end
   change_lane('SADD', unserved_key(), unpack(unserved))
   soonest = math.min(soonest, now)

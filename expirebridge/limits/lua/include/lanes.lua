@@ -2,9 +2,17 @@
 -- include format
 -- include clock
 -- include limits
--- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, free_slots, leave_lanes
--- gives keep_slots, is_granted
+-- include records
+-- include hooks
+-- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, leave_lanes, is_granted
 -- when limits
+-- on on_move 20 leave_or_keep
+-- on on_forget 20 leave_all
+-- on on_give_up 20 leave_all
+-- on on_let_go 20 leave_all_but_ordered
+-- on held_fields 20 HELD_FIELDS
+-- on on_renew 20 renew_slots
+-- on keyless 20 is_granted
 
 -- A lane is one value of a limit: `sms=17`. Its set holds the ids that have a slot in it: those that run, and those
 -- that were granted one and are pending. Its queue, a sorted set, holds those that wait, by due time. Where a task
@@ -70,18 +78,6 @@ local KEEPS = {
   blocking = function(limit) return limit.blocks end,
 }
 
--- Takes tasks that have run out of all lanes. Each is an id, and third the lanes that its record names, or nil.
-local function free_slots(tasks)
-  for _, task in ipairs(tasks) do
-    local id, _, slots = unpack(task, 1, 3)
-    for lane in string.gmatch(slots or '', '[^\n]+') do
-      append(gone.lane, lane, id)
-      touched[lane] = true
-    end
-    if slots then redis.call('HDEL', record_key(id), 'slots', 'tenant') end
-  end
-end
-
 -- Takes a task out of all lanes, but for those that it keeps. This is called for each change of a task's place, after
 -- the new place was written, and before its record is deleted.
 local function leave_lanes(id, kept)
@@ -118,3 +114,25 @@ end
 -- True if a task was due, and is pending with a slot that it was granted. One that keeps its slot of an ordered lane
 -- for a retry was not granted it.
 local function is_granted(id) return redis.call('ZSCORE', grants_key(), id) end
+
+-- Takes a task that is about to be forgotten, or starts anew, out of all lanes.
+local function leave_all(id) leave_lanes(id) end
+
+local function leave_all_but_ordered(id) leave_lanes(id, 'ordered') end
+
+-- A task that was moved leaves its lanes, but for the slots that it keeps.
+local function leave_or_keep(id, _, before, state, look_at)
+  if state == 'running' then return end
+  if state == 'pending' and look_at <= now and before ~= 'waiting' then
+    keep_slots(id)
+  else
+    leave_lanes(id, state == 'failed' and 'blocking' or not FINISHED[state] and 'ordered')
+  end
+end
+
+local HELD_FIELDS = { 'slots' }
+
+-- Puts a task that is held into its lanes, from which another client may have taken it.
+local function renew_slots(id, record)
+  for lane in string.gmatch(record.slots or '', '[^\n]+') do change_lane('SADD', lane_key(lane), id) end
+end

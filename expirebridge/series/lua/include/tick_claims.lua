@@ -1,7 +1,13 @@
 -- include names
 -- include clock
 -- include state_sets
--- gives KEPT_SKIPPED, MISSED, begin_tick, is_last_attempt
+-- include format
+-- include hooks
+-- include records
+-- gives SERIES_IN_ID, NEXT_IN_TICK
+-- unless plain
+-- on on_start 40 start_tick
+-- on on_park 40 end_tick_before
 
 -- A tick that does not run is cancelled, and kept for so many ms at most.
 local KEPT_SKIPPED = 3600000
@@ -18,7 +24,7 @@ local NEXT_IN_TICK = '^%d+ (%d+)$'
 -- may not have written yet.
 --
 -- The functions in it are made for ticks alone: one beside it would cost each claim.
-local function begin_tick(id, record, due, keep_failed, taken)
+local function begin_tick(id, record, due, taken, keep_failed)
   local series = series_key(string.match(id, SERIES_IN_ID) or '')
   local known = redis.pcall('HMGET', series, 'call', 'overlap', 'running')
   if known.err or not known[1] then return true end
@@ -67,13 +73,20 @@ local function begin_tick(id, record, due, keep_failed, taken)
   return true
 end
 
--- True if no attempt of a tick may start at that time: its series lets no ticks overlap, and the next one is due by
--- then.
-local function is_last_attempt(id, at)
-  local tick = redis.call('HGET', record_key(id), 'tick')
-  local successor = tick and tonumber(string.match(tick, NEXT_IN_TICK))
-  if not successor or at < successor then return false end
-  local series = series_key(string.match(id, SERIES_IN_ID) or '')
-  local known = redis.pcall('HMGET', series, 'call', 'overlap')
-  return not known.err and known[1] and known[2] ~= 'allow'
+local function start_tick(id, record, score, taken, keep_failed)
+  return not record.tick or begin_tick(id, record, tonumber(score), taken, keep_failed)
+end
+
+-- Of the ticks of a series only the latest waits: the one before it was missed.
+local function end_tick_before(id, record, keep_failed)
+  if not record.tick then return end
+  local series = string.match(id, '^(.+)@%d+$')
+  local known = series and redis.pcall('HMGET', series_key(series), 'call', 'parked')
+  if not known or known.err or not known[1] then return end
+  local before = known[2] and known[2] ~= id and read(known[2], { 'started' })
+  if before and before.state == 'waiting' and not before.started then
+    redis.pcall('HINCRBY', series_key(series), 'missed', 1) -- another client may have written anything
+    finish(known[2], before, 'cancelled', math.min(keep_failed, KEPT_SKIPPED), 'error', MISSED)
+  end
+  redis.call('HSET', series_key(series), 'parked', id)
 end

@@ -3,33 +3,11 @@
 -- include records
 -- include state_sets
 -- include timer_edits
--- include tick_claims
--- include admission
--- include lanes
--- include limits
 -- include format
--- include lane_names
--- gives is_ledger_blocked, places, max_bytes, keep_failed, resend, listeners, held, reply, bytes, claimed, alone
--- gives meets_blocked, SHARE, whole, look_ahead, write_taken, share_of, from_front, skipped, take_if_due
+-- include hooks
+-- gives places, max_bytes, keep_failed, resend, listeners, held, LAST, reply, bytes, claimed, alone, meets_blocked
+-- gives SHARE, taken, parked, MOST_PARKED, whole, look_ahead, write_taken, share_of, from_front, skipped, take_if_due
 -- gives lacks_limits, find_claimed
-
--- The lowest batch number that must have been relayed here before the listener claims tasks of its ledger; nil
--- if it has no ledger, or its gate is closed.
-local gate = tonumber(ARGV[13])
--- If more rows than this are dirty, no task of a ledger starts.
-local MOST_DIRTY = 100000
-local ledger_blocked
-
--- True if tasks of a ledger are not claimed now: this listener may not, or the ledger must catch up first.
-local function is_ledger_blocked()
-  if ledger_blocked == nil then
-    local number = redis.pcall('HGET', ledger_key(), 'number')
-    number = type(number) == 'string' and tonumber(number) or 0
-    local dirty = redis.pcall('ZCARD', state_set('dirty'))
-    ledger_blocked = not gate or number < gate or type(dirty) ~= 'number' or dirty > MOST_DIRTY
-  end
-  return ledger_blocked
-end
 
 -- The arguments that both claiming scripts have: see claim.lua.
 local token, lease, idle, declaration = ARGV[2], tonumber(ARGV[3]), ARGV[6] == '1', ARGV[9]
@@ -41,10 +19,9 @@ local LAPSES_UNTIL_ALONE = 2
 -- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`: see store/task_records.py.
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick', 'waited',
   'attempt', 'lapses', 'made' }
-if uses.limits then
-  for _, field in ipairs({ 'slots', 'due', 'started', 'turn' }) do FIELDS[#FIELDS + 1] = field end
-end
-local FIRST, LAST = 4, 12 -- of what `read` gives beside a record: the places of the rare ones
+-- Of what `read` gives beside a record: the places of the rare ones.
+local FIRST = 4
+local LAST = 12
 
 local reply = { now_us, -1, 0, {}, false, -1, 0 }
 local broken = reply[4]
@@ -53,7 +30,12 @@ local ALONE = 1
 local SHARE = 2
 -- True if none of the tasks that were read ahead has a timer; and tasks that are taken, but not written yet. One command
 -- for many costs far less than one for each.
-local none_has_timer, taken = false, {}
+local none_has_timer = false
+local taken = {}
+
+-- Tasks that this script made wait; and at most so many in one script.
+local parked = 0
+local MOST_PARKED = 100
 
 -- A number that another client may have written, as a whole one: all is text, since to read or to format a number takes
 -- the server as long as a small command.
@@ -86,7 +68,7 @@ local function look_ahead(ids, most)
     if seen >= max_bytes then break end
     local id = ids[i]
     local record, values
-    if is_id(id) then record, values = read(id, FIELDS) end
+    if is_id(id) then record, values = read(id, all_fields(FIELDS, claim_fields)) end
     if record then
       records[(i + 1) / 2], all_values[(i + 1) / 2] = record, values
       keys[#keys + 1] = trigger_key(id, record)
@@ -99,7 +81,7 @@ end
 
 -- Writes the taken tasks, the destination first and the source last, as `move` does for one.
 local function write_taken()
-  if uses.limits then write_admitted() end
+  for i = 1, #before_taken do before_taken[i]() end
   if not taken[1] then return end
   local ids, keys, places = {}, {}, {}
   local lease_ends, started = string.format('%.0f', now + lease), string.format('%.0f', now)
@@ -112,21 +94,25 @@ local function write_taken()
   redis.call('ZADD', state_set('running'), unpack(places))
   for i = 1, #taken do
     local task = taken[i]
-    local slots = task[5]
-    if slots == '' then redis.call('HDEL', record_key(task[1]), 'slots') end
-    if task[6] then redis.call('HDEL', record_key(task[1]), 'turn') end
+    local set, gone = task[5], task[6]
+    if gone[1] then redis.call('HDEL', record_key(task[1]), unpack(gone)) end
     redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
-      'due', task[4], 'started', started, unpack(slots and slots ~= '' and { 'slots', slots } or NONE))
+      'due', task[4], 'started', started, unpack(set))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
   taken = {}
 end
 
 -- `due` is text.
-local function take_task(id, record, values, due, slots)
+local function take_task(id, record, values, due)
   local attempt = record.attempt and string.format('%.0f', (tonumber(record.attempt) or 0) + 1) or '1'
   local key = trigger_key(id, record)
-  taken[#taken + 1] = { id, key, attempt, due, slots or false, record.turn }
+  local set, gone = NONE, NONE
+  if on_take[1] then
+    set, gone = {}, {}
+    for i = 1, #on_take do on_take[i](id, record, set, gone) end
+  end
+  taken[#taken + 1] = { id, key, attempt, due, set, gone }
   add_to_reply(id, key, record, values, due, attempt)
 end
 
@@ -141,50 +127,11 @@ end
 -- False while a part of what is due is looked at that does not begin with the first; and the tasks that were left then.
 local from_front, skipped = true, 0
 
--- The lanes and rates of a due task whose turn it is; nil if it was made to wait.
-local has_slots = uses.limits and function(id, record, due)
-  local func = string.match(record.call, '^[^?]*')
-  local lane, taken, rates, tenant = hold_on(func, record), NONE, NONE, nil
-  local limits = limits_of(func)
-  if not lane and not limits then return NONE, NONE end
-  local lanes, tenants = lanes_of(limits or NONE, record)
-  -- Its ordered lane, if it has no slot there.
-  local order = limits and (limit_of(lanes[1]) or {}).ordered and lanes[1]
-  if order and string.match(record.slots or '', '^[^\n]*') == order then order = nil end
-  if not lane then
-    -- What is behind others that it has not looked at may be behind one of its own lane.
-    if order and not from_front then
-      skipped = skipped + 1
-      return nil
-    end
-    lane = order and hold_before(order)
-    if not lane then
-      lane, taken, rates = find_slots(lanes, record)
-      tenant, order = tenants[lane], nil
-    end
-  end
-  tenant = order or tenant
-  if not lane then return taken, rates end
-  if record.tick then
-    write_admitted()
-    end_tick_before(id, keep_failed)
-  end
-  park(id, record, due, lane, taken, tenant, rates[1])
-  return nil
-end
-
--- What a task has waited for slots is told of its latest due time alone.
-local forget_waited = uses.limits and function(id, record)
-  redis.call('HDEL', record_key(id), 'waited')
-  record.waited = nil
-  return false
-end
-
 -- The score is text; `record` and `values` are there if it was read ahead.
 local function take_if_due(id, score, record, values)
   if not record then
     none_has_timer = false -- nobody has looked for this one's
-    if is_id(id) then record, values = read(id, FIELDS) end
+    if is_id(id) then record, values = read(id, all_fields(FIELDS, claim_fields)) end
   end
   if not record then
     broken[#broken + 1] = id
@@ -193,29 +140,25 @@ local function take_if_due(id, score, record, values)
   if repair_place(id, record, 'pending', keep_failed) then return end
   local timer = not none_has_timer and read_timer(id, record)
   if timer then return follow_timer(id, record) end
-  if record.ledger and is_ledger_blocked() then
-    meets_blocked = true
-    return
+  for i = 1, #on_look do
+    if on_look[i](record) then
+      meets_blocked = true
+      return
+    end
   end
-  local slots, rates = NONE, NONE
-  if uses.limits then
-    local due = tonumber(score)
-    -- Of one that was granted a slot, the first due time is in its record.
-    local first_due = record.slots and tonumber(record.due) or due
-    if first_due < due and is_granted(id) then due, score = first_due, record.due end
-    if record.waited and tonumber(record.due) ~= due then values[LAST] = forget_waited(id, record) end
-    slots, rates = has_slots(id, record, due)
-    if not slots then return end
+  for i = 1, #on_claim do
+    score = on_claim[i](id, record, values, score)
+    if not score then return end
   end
   local poison = is_poison(record)
   if poison and (not idle or claimed > 0) then
     reply[3] = ALONE
     return
   end
-  if record.tick and not begin_tick(id, record, tonumber(score), keep_failed, taken) then return end
-  local changed
-  if slots[1] or rates[1] or record.slots then changed = enter_lanes(id, record, slots, rates) end
-  take_task(id, record, values, whole(score, 0), changed)
+  for i = 1, #on_start do
+    if not on_start[i](id, record, score, taken, keep_failed) then return end
+  end
+  take_task(id, record, values, whole(score, 0))
   alone = poison
   if poison then reply[3] = ALONE end
 end
@@ -229,7 +172,7 @@ local function find_claimed()
   -- What the claim took before, and when that was due.
   FIELDS[#FIELDS + 1], FIELDS[#FIELDS + 2] = 'token', 'due'
   for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
-    local record, values = read(id, FIELDS)
+    local record, values = read(id, all_fields(FIELDS, claim_fields))
     if record and record.token == token then
       add_to_reply(id, trigger_key(id, record), record, values, whole(record.due or '', 0), whole(record.attempt or '', 1))
       if is_poison(record) then reply[3] = ALONE end

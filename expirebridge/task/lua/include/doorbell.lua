@@ -1,7 +1,6 @@
 -- include format
 -- include clock
 -- include state_sets
--- include grants
 -- include ring
 -- gives wait_until, ring_after
 
@@ -17,7 +16,7 @@ end
 local function ring_after(change, none_waited)
   local first = not none_waited and first_pending()
   local reply = change()
-  if uses.limits then serve_freed() end
+  run_at_end()
   if none_waited then
     ring_if_first()
   elseif soonest < first then

@@ -35,7 +35,7 @@ end
 -- serves that feature alone.
 local function note_feature(name)
   mark_format()
-  uses[name] = true
+  uses[name], plain = true, false
   local words = ' ' .. (features or '') .. ' '
   if string.find(words, ' ' .. name .. ' ', 1, true) then return end
   features = features and features .. ' ' .. name or name

@@ -9,7 +9,7 @@
 -- include new_tasks
 -- include rearm
 -- include changes
--- include groups
+-- include hooks
 -- gives MADE, read_new, make_uncounted, make_one
 
 -- Makes a task as a caller asks for it: id, drawn, if_exists, call, due time, fields; see make.lua.
@@ -141,37 +141,11 @@ local function make_uncounted(id, item, nonce)
   return code, due, state, task
 end
 
--- Makes a member of a group, and counts it. One that has ended is not made again, even if its record is gone.
-local function make_member(id, item, nonce, name, number)
-  local group = groups and redis.pcall('HMGET', group_key(name), 'on_failed', 'closed', 'next')
-  if not group or group.err or not group[1] then return MADE.no_group, item.due, 'pending', item end
-  local was = groups.bits_of(name, number)
-  if was == groups.ENDED then
-    local old = read(id, { 'nonce' })
-    if not answered(old, nonce) then
-      -- Of one that is forgotten, nobody knows how it ended.
-      return item.if_exists == 'keep' and MADE.kept or MADE.exists, now, old and old.state or 'succeeded', old or item
-    end
-  end
-  local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
-  if was == groups.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
-  local code, due, state, task = make_uncounted(id, item, nonce)
-  if was == groups.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs and code ~= MADE.in_ledger then
-    groups.set_bits(name, number, groups.OPEN)
-    groups.add(name, 'left', 1)
-    if tonumber(number) >= (tonumber(group[3]) or 0) then
-      redis.call('HSET', group_key(name), 'next', string.format('%.0f', number + 1))
-    end
-    -- A finished task of its id was kept.
-    if FINISHED[state] then groups.note(id, 'pending', state, move) end
-  elseif was == groups.FAILED and state == 'pending' then
-    groups.note(id, 'failed', 'pending', move)
-  end
-  return code, due, state, task
-end
-
+-- Makes a task, with or without an id that was drawn for it.
 local function make_one(id, item, nonce)
-  local name, number = string.match(item.drawn and '' or id, MEMBER_ID)
-  if name then return make_member(id, item, nonce, name, number) end
+  for i = 1, item.drawn and 0 or #on_make do
+    local code, due, state, task = on_make[i](id, item, nonce)
+    if code then return code, due, state, task end
+  end
   return make_uncounted(id, item, nonce)
 end

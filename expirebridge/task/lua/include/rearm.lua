@@ -7,18 +7,18 @@
 -- include doorbell
 -- include ledger
 -- include new_tasks
--- include lanes
 -- include format
+-- include hooks
 -- gives start_anew, cancel_run, put_off_since, rearm, note_next, note_rearm
 
 -- Starts a finished task anew, with all its attempts. The settlement that ended it may be sent again, so its token
 -- is kept. Needs the fields `token` and `settled`.
 local function start_anew(id, record)
   note_end(id, record.state)
-  local begun = uses.limits and redis.call('HMGET', record_key(id), 'slots', 'started')
+  local kept
+  for i = 1, #on_anew do kept = on_anew[i](id) or kept end
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
-  -- One that failed and let nobody pass in its ordered lane stays the one that has begun there.
-  if begun and begun[1] and begun[2] then redis.call('HSET', record_key(id), 'started', begun[2]) end
+  if kept then redis.call('HSET', record_key(id), unpack(kept)) end
   local settled = record.token or record.settled
   if settled then redis.call('HSET', record_key(id), 'settled', settled) end
 end
@@ -88,7 +88,7 @@ local function rearm(id, record)
     if not timer and not record.rearm then return false end
     note_attempt(id, 'rearmed')
     raise_generation(id, record)
-    if uses.limits then leave_lanes(id) end
+    for i = 1, #on_forget do on_forget[i](id, record) end
     local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
     if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end

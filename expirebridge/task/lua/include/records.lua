@@ -1,6 +1,7 @@
 -- include names
 -- include format
--- gives STATES, FINISHED, LATE_EVENTS, RUN_FIELDS, NONE, is_id, number_up_to, read, value_of, take_value, put_value
+-- gives STATES, FINISHED, LATE_EVENTS, RUN_FIELDS, NONE, is_id, number_up_to, read, all_fields, value_of, take_value
+-- gives put_value
 
 -- A record has few fields while its task is pending, since there may be millions:
 --   call     <func>?<args>, the trigger key's name after `<id>:?`
@@ -99,6 +100,15 @@ local function read(id, names)
   end
   if record.next then record.next = read_next(record.next) end
   return record, values
+end
+
+-- The names of a script's own fields, with those that others add: once they are added.
+local function all_fields(own, added)
+  for i = 1, #added do
+    for _, name in ipairs(added[i]) do own[#own + 1] = name end
+    added[i] = nil
+  end
+  return own
 end
 
 -- The value of one field in a list of names and values, as producers send them.

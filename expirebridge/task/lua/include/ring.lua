@@ -1,10 +1,14 @@
 -- include names
 -- include format
 -- include clock
--- gives soonest, doorbell_channel, notify_listeners, first_pending, ring_if_first
+-- include hooks
+-- gives soonest, ready_now, claims_next, doorbell_channel, notify_listeners, first_pending, ring_if_first, run_at_end
 
 -- The earliest due time that this script has put into `pending`.
 local soonest = math.huge
+-- Tasks that are due, and that it made pending at its end; and how many due ones its caller claims without being told.
+local ready_now = 0
+local claims_next = 0
 
 -- The channel that the listeners of a database subscribe to.
 local function doorbell_channel(database) return prefix .. ':doorbell:' .. database end
@@ -39,4 +43,11 @@ local function ring_if_first()
   if soonest < math.huge and soonest <= first_pending() then
     notify_listeners(string.format('%.0f', soonest))
   end
+end
+
+-- Lets those end their work who have some at the end of each script. True if something is left to another script.
+local function run_at_end()
+  local is_left = false
+  for i = 1, #at_end do is_left = at_end[i]() or is_left end
+  return is_left
 end

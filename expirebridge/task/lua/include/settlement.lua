@@ -6,13 +6,9 @@
 -- include fleet
 -- include doorbell
 -- include rearm
--- include tick_claims
 -- include tally
--- include lanes
--- include limits
 -- include format
--- include lane_names
--- include groups
+-- include hooks
 -- gives SETTLED, write_succeeded, is_claimed, settle, read_item, has_no_timer
 
 -- Settles attempts: records how each ended, fenced by the token of its claim. The arguments of the script begin as
@@ -30,10 +26,9 @@ local KEEP_SUCCEEDED, KEEP_FAILED, my_code = tonumber(ARGV[2]), tonumber(ARGV[3]
 local SETTLED = { done = 1, refused = 2, left = 3, over = 4, granted = 5 }
 -- What each settlement needs: to read a field takes about as long as a string operation.
 local SETTLE_FIELDS = { 'token', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started', 'error', 'lapses', 'unfit' }
-if uses.limits then SETTLE_FIELDS[#SETTLE_FIELDS + 1], SETTLE_FIELDS[#SETTLE_FIELDS + 2] = 'waited', 'slots' end
 
 local function wait_again(id, record, how, due, text, counted)
-  if uses.limits and how ~= 'released' then leave_lanes(id, 'ordered') end
+  for i = 1, how == 'released' and 0 or #on_let_go do on_let_go[i](id) end
   note_attempt(id, how, text)
   -- What is given back without a reason keeps the error of the attempt before.
   local fields = (how ~= 'released' or text ~= '') and { 'error', text } or {}
@@ -71,10 +66,7 @@ local function write_succeeded()
     end
   end
   redis.call('ZREM', state_set('running'), unpack(ids))
-  if uses.limits then free_slots(ended_well) end
-  if groups then
-    for _, task in ipairs(ended_well) do groups.note(task[1], 'running', 'succeeded', move) end
-  end
+  for i = 1, #on_succeed do on_succeed[i](ended_well) end
   ended_well = {}
 end
 
@@ -83,9 +75,7 @@ local BY_OUTCOME = {
     if record.error or record.lapses or record.unknown or record.unfit then
       redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown', 'unfit')
     end
-    if record.ledger then return finish(id, record, 'succeeded', KEEP_SUCCEEDED, 'result', text) end
-    if string.find(id, '@', 1, true) then note_end_of_tick(id, 'succeeded') end
-    ended_well[#ended_well + 1] = { id, text, record.slots }
+    ended_well[#ended_well + 1] = { id, text, record }
   end,
   failed = function(id, record, _, text)
     finish(id, record, 'failed', KEEP_FAILED, 'error', text)
@@ -94,9 +84,11 @@ local BY_OUTCOME = {
     finish(id, record, 'cancelled', KEEP_SUCCEEDED, 'error', text)
   end,
   retry = function(id, record, delay, text)
-    if string.find(id, '@', 1, true) and is_last_attempt(id, now + delay) then
-      finish(id, record, 'failed', KEEP_FAILED, 'error', text)
-      return SETTLED.over
+    for i = 1, #on_retry do
+      if on_retry[i](id, now + delay) then
+        finish(id, record, 'failed', KEEP_FAILED, 'error', text)
+        return SETTLED.over
+      end
     end
     redis.call('HDEL', record_key(id), 'lapses', 'unknown', 'unfit')
     wait_again(id, record, 'retry', now + delay, text, true)
@@ -136,25 +128,6 @@ BY_OUTCOME.unknown = function(id, record, delay, text, outcome)
 end
 BY_OUTCOME.unfit = BY_OUTCOME.unknown
 
--- Lets the task's lane of a rate rest, and returns it. Afterwards its tasks start at the rate: a burst is what was not
--- used before.
-local rest_lane = uses.limits and function(id, record, name, delay)
-  local limits = limits_of(string.match(record.call, '^[^?]*')) or {}
-  record.args = redis.call('HGET', record_key(id), 'args') or nil
-  local lanes, rests = lanes_of(limits, record), nil
-  for i, limit in ipairs(limits) do
-    local spec = limit[1] == name and limit_of(lanes[i])
-    if spec and tonumber(spec.interval) then
-      rests = lanes[i]
-      -- Until the millisecond in which this task is due again.
-      local arrival = (now + delay) * 1000 + (burst_of(spec) - 1) * spec.interval
-      arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lanes[i]))))
-      change_lane('ZADD', rates_key(), arrival, rest_of(lanes[i]))
-    end
-  end
-  return rests
-end
-
 local function is_claimed(record, token) return record.state == 'running' and record.token == token end
 
 local function settle(item, text, none_has_timer)
@@ -165,19 +138,15 @@ local function settle(item, text, none_has_timer)
     if record.key then record.key = redis.call('HGET', record_key(id), 'key') or nil end
     local rate, late, cause, objective
     if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)') end
-    local rests
-    if outcome == 'busy' then
-      rests = uses.limits and rest_lane(id, record, rate, delay)
-      outcome = 'snoozed'
-    end
+    for i = 1, #on_settle do on_settle[i](id, record, outcome, rate, delay) end
+    if outcome == 'busy' then outcome = 'snoozed' end
     tally(record, outcome)
     if cause and cause ~= '' then tally_late(id, record, outcome, late, cause, objective) end
     local asked = record.next or record.rearm or not none_has_timer
     if asked and rearm(id, record) then return SETTLED.done end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
     local code = BY_OUTCOME[outcome](id, record, delay, text, outcome) or SETTLED.done
-    -- It comes again before all others of the lane.
-    if rests and record.state == 'pending' then redis.call('HSET', record_key(id), 'turn', '- ' .. rests) end
+    for i = 1, #on_settled do on_settled[i](id, record) end
     return code
   end
   local is_settled = redis.call('HGET', record_key(id), 'settled') == token
@@ -190,7 +159,7 @@ end
 -- An attempt, and its record: from ARGV[at], '<id> <token> <outcome> ...'.
 local function read_item(at)
   local id, token, outcome, delay, more = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)(.*)')
-  return { id, token, outcome, tonumber(delay), (read(id, SETTLE_FIELDS)), more }
+  return { id, token, outcome, tonumber(delay), (read(id, all_fields(SETTLE_FIELDS, settle_fields))), more }
 end
 
 -- A timer that was set while its task ran asks for another run: those of all attempts are looked for at once.

@@ -1,33 +1,15 @@
 -- include names
 -- include clock
 -- include records
--- include lanes
--- include groups
 -- include format
 -- include ring
--- gives note_end_of_tick, move, forget, finish, fail_broken, repair_place, rank_behind
-
--- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
--- succeeded, and what became of the latest that began.
-local function note_end_of_tick(id, state)
-  local series = string.match(id, '^(.+)@%d+$')
-  local known = series and redis.pcall('HMGET', series_key(series), 'call', 'last')
-  if not known or known.err or not known[1] then return end
-  local fields = known[2] == id and { 'outcome', state, 'ended', now } or {}
-  if state == 'succeeded' then fields[#fields + 1], fields[#fields + 2] = 'succeeded', now end
-  if fields[1] then redis.call('HSET', series_key(series), unpack(fields)) end
-end
+-- include hooks
+-- gives move, forget, finish, fail_broken, repair_place, rank_behind
 
 -- Moves an id from the set of its state to that of another, and sets `fields`, names and values, which
 -- are for states other than `pending`. Lua does not roll back, so the destination is written first and
 -- the source last: no id is ever without a set.
---
--- A task of a ledger is `dirty` then: its row is to be written. That it runs, or is alive, is not.
 local function move(id, record, state, look_at, fields)
-  if record.ledger and state ~= 'running' and not record.is_alive
-    and not (state == 'paused' and record.state == state) then
-    redis.call('ZADD', state_set('dirty'), string.format('%.0f', now_us), id)
-  end
   redis.call('ZADD', state_set(state), look_at, id)
   if state == 'pending' then
     redis.call('HDEL', record_key(id), 'state', 'left')
@@ -36,16 +18,10 @@ local function move(id, record, state, look_at, fields)
     redis.call('HSET', record_key(id), 'state', state, unpack(fields or {}))
   end
   local before = record.state
+  for i = 1, #on_move do on_move[i](id, record, before, state, look_at, fields) end
   if before ~= state then
     redis.call('ZREM', state_set(before), id)
     record.state = state
-  end
-  if groups and (FINISHED[before] or FINISHED[state]) then groups.note(id, before, state, move) end
-  if not uses.limits or state == 'running' then return end
-  if state == 'pending' and look_at <= now and before ~= 'waiting' then
-    keep_slots(id)
-  else
-    leave_lanes(id, state == 'failed' and 'blocking' or not FINISHED[state] and 'ordered')
   end
 end
 
@@ -55,14 +31,13 @@ local function forget(id, state)
   if type(tags) == 'string' then
     for tag in string.gmatch(tags, '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   end
-  if uses.limits then leave_lanes(id) end
+  for i = 1, #on_forget do on_forget[i](id) end
   redis.call('DEL', record_key(id))
   redis.call('ZREM', state_set(state), id)
 end
 
 -- Ends a task for good. `keep` is how many ms it can be looked up.
 local function finish(id, record, state, keep, field, text)
-  if string.find(id, '@', 1, true) then note_end_of_tick(id, state) end
   local fields = { 'ended', now }
   if text and text ~= '' then
     fields[3], fields[4] = field, text
@@ -76,7 +51,7 @@ local function fail_broken(id, state, keep)
   local kind = redis.call('TYPE', record_key(id)).ok
   if kind == 'none' or not is_id(id) then
     redis.call('ZREM', state_set(state), id)
-    if groups then groups.note(id, state, 'cancelled', move) end
+    for i = 1, #on_move do on_move[i](id, { state = state }, state, 'cancelled', now) end
     return
   end
   if kind ~= 'hash' then

@@ -1,0 +1,60 @@
+-- gives on_move, on_forget, on_make, on_give_up, on_anew, settle_fields, on_settle, on_settled, on_let_go, on_retry
+-- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
+-- gives on_park, on_renew, on_left, keyless
+
+-- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
+-- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
+-- order: rows of a ledger are marked first, then lanes are left, then groups count.
+
+-- (id, record, before, state, look_at, fields): a task has its new place, and still its place `before`. One whose record
+-- is lost is told as cancelled.
+local on_move = {}
+-- (id, record): a record is about to be deleted, or starts anew.
+local on_forget = {}
+-- (id, item, nonce): a task with an id of its producer's is to be made. Who answers, as `make_uncounted` does, has made
+-- it, or refused it.
+local on_make = {}
+-- (id): nobody waits any longer for a failed task to run again.
+local on_give_up = {}
+-- (id): a finished task is about to start anew. Returns names and values that its record keeps, or nil.
+local on_anew = {}
+
+-- Names of fields that are read of each task whose attempt has ended.
+local settle_fields = {}
+-- (id, record, outcome, rate, delay): an attempt has ended, which is not written yet.
+local on_settle = {}
+-- (id, record): its outcome is written, if the task was not asked to run again meanwhile.
+local on_settled = {}
+-- (id): a task is to run again, and does not keep what it held for the attempt.
+local on_let_go = {}
+-- (id, at): an attempt has failed. True if no further one may start at that time.
+local on_retry = {}
+-- (tasks): these have succeeded, each an id, its result and its record.
+local on_succeed = {}
+-- (): the script has done its work. True if it left something to another one.
+local at_end = {}
+
+-- Names of fields that are read of each due task, and of each that a listener holds.
+local claim_fields = {}
+local held_fields = {}
+-- (record): True if a due task is not to be claimed now, and may be passed over.
+local on_look = {}
+-- (id, record, values, score): a task is due, and its record was read. Returns its due time, as text, or nil if it does
+-- not start now.
+local on_claim = {}
+-- (id, record, score, taken, keep_failed): it is about to start, after those that were taken. False if it does not.
+local on_start = {}
+-- (id, record, set, gone): it starts. Adds what its record gets, names and values, and names of fields that it loses.
+local on_take = {}
+-- (): the tasks that were taken are about to be written.
+local before_taken = {}
+-- (): so many tasks were made to wait that this script looks at the others only in part.
+local on_crowded = {}
+-- (id, record, keep_failed): a task is made to wait, although it is due.
+local on_park = {}
+-- (id, record): a listener holds its claim of a task.
+local on_renew = {}
+-- (): scripts before this one may have left something.
+local on_left = {}
+-- (id): True if a task may be without a key before its time.
+local keyless = {}
