@@ -44,7 +44,7 @@ BUGS = {
         "include/members", "left == 0 and group[2] and not group[3]", "left == 0 and not group[3]"
     ),
     "a follow-up before failed members have run again": (
-        "include/members", "else is = FAILED end", "else is = ENDED end"
+        "include/members", "else is = MEMBER.FAILED end", "else is = MEMBER.ENDED end"
     ),
     "no follow-up, if members end": (
         "include/members",
@@ -64,7 +64,7 @@ BUGS = {
         "include/members", "FINISHED[before] or FINISHED[state]", "FINISHED[state]"
     ),
     "a member that has ended is made again": (
-        "include/new_members", "if was == ENDED then", "if false then"
+        "include/new_members", "if was == MEMBER.ENDED then", "if false then"
     ),
     "a make that knows no resend": (
         "include/new_members", "if not answered(old, nonce) then", "if true then"
@@ -73,7 +73,7 @@ BUGS = {
         "purge", "for i = 1, #on_give_up do on_give_up[i](id) end", ""
     ),
     "a failed member that a cancelled group waits for": (
-        "cancel_group", "if bits == FAILED then give_up(id) end", ""
+        "cancel_group", "if bits == MEMBER.FAILED then give_up(id) end", ""
     ),
     "an interrupted cancel that skips a member": (
         "cancel_group", "'cancelled_to', to)", "'cancelled_to', to + 1)"

@@ -37,7 +37,7 @@ BUGS = {
         "pack_batch", "if slots then put_value(fields, 'slots', slots) end", ""
     ),
     "a slot that is lost on arrival": (
-        "receive_batch", "put_into_lanes(id, slots)\n", "\n"
+        "receive_batch", "  put_into_lanes(id, slots)\n", "\n"
     ),
     "a lane that is open here while its tasks move": (
         "include/admission", "or limit.ordered and is_closed(lane, record.tick or false)", ""
@@ -49,10 +49,10 @@ BUGS = {
         "include/limits", "(is_closed(lane) or hold_before(lane))", "is_closed(lane)"
     ),
     "an arrival behind those that wait": (
-        "receive_batch", "put_into_queue(id, when)\n", "\n"
+        "receive_batch", "  put_into_queue(id, when)\n", "\n"
     ),
     "a hold whose rest is not asked": (
-        "include/claims", "lane = order and hold_before(order)", "lane = nil"
+        "include/admission", "lane = order and hold_before(order)", "lane = nil"
     ),
     "a task that is let go and forgets its order": (
         "include/grants", "if is_hold(lane) and known[7] then", "if false then"

@@ -49,7 +49,7 @@ def number(value: str) -> int | None:
 
 
 BOTH = [
-    ("include/claims", "MOST_DIRTY", ledger.MOST_DIRTY),
+    ("include/gate", "MOST_DIRTY", ledger.MOST_DIRTY),
     ("include/series", "NEVER", replies.NEVER),
     ("include/series", "NEVER", series_ticks.NEVER),
     ("include/series", "NEVER", FOREVER),

@@ -312,6 +312,11 @@ ORDER = {
     "held_fields": ["HELD_FIELDS"],
     "on_renew": ["renew_slots"],
     "keyless": ["is_granted"],
+    "on_change": ["answer_elsewhere"],
+    "on_made": ["note_asked"],
+    "on_edit": ["leave_if_others"],
+    "on_sweep": ["sweep_lanes", "forget_groups"],
+    "on_swept": ["tell_swept", "find_stopping"],
 }
 """What each list of hooks.lua holds: rows are marked first, lanes are left before groups count."""
 
@@ -447,12 +452,12 @@ def without_comments(file: str) -> str:
 def functions_in(file: str) -> dict[str, str]:
     """The functions of a file, each with its text."""
     found = re.findall(
-        r"^( *)(?:(?:local )?function (\w+)|local (\w+) = uses.limits and function)"
+        r"^( *)(?:(?:local )?function (\w+))"
         r"\((?![^\n]* end$)(.*?)^\1end$",
         without_comments(file),
         re.M | re.S,
     )
-    return {name or limited: body for _, name, limited, body in found}
+    return {name: body for _, name, body in found}
 
 
 def changed_sets(code: str, commands: str) -> list[str]:

@@ -24,10 +24,10 @@ local function cancel_some()
   local to = math.min(from + most, next)
   for number = from, to - 1 do
     local id, bits = string.format('%s@g%.0f', name, number), bits_of(name, string.format('%.0f', number))
-    if bits == OPEN and cancel_task(id, '', keep) == NOT_FOUND then
+    if bits == MEMBER.OPEN and cancel_task(id, '', keep) == NOT_FOUND then
       note_member(id, 'pending', 'cancelled') -- its record is lost
     end
-    if bits == FAILED then give_up(id) end
+    if bits == MEMBER.FAILED then give_up(id) end
   end
   redis.call('HSET', group_key(name), 'cancelled_to', to)
   if to < next then return MORE end

@@ -13,6 +13,6 @@
 local id = ARGV[2]
 local record = read(id, { 'slots' })
 if not record then return 5 end
-if not uses.limits or not FINISHED[record.state] or not record.slots then return 2 end
+if not leave_lanes or not FINISHED[record.state] or not record.slots then return 2 end
 ring_after(function() leave_lanes(id) end, true)
 return 1

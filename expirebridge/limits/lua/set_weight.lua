@@ -15,7 +15,7 @@ local DONE, UNKNOWN, UNFAIR = 1, 2, 3
 local field, is_usual = ARGV[2] .. ' ' .. ARGV[3], tonumber(ARGV[4]) == 1
 
 if is_usual and redis.call('HDEL', weights_key(), field) == 1 then return DONE end
-local limit = uses.limits and read_json(limits_key(), 'l ' .. ARGV[2])
+local limit = read_json and read_json(limits_key(), 'l ' .. ARGV[2])
 if not limit or not next(limit) then return UNKNOWN end
 if not limit.fair then return UNFAIR end
 if not is_usual then

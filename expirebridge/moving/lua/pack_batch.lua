@@ -27,8 +27,8 @@
 -- include migrated
 -- include limits
 -- include lanes
--- include grants
 -- include lane_names
+-- include ring
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -63,7 +63,7 @@ end
 
 -- True if the database has ordered limits.
 local has_order = false
-for _, limit in ipairs(uses.limits and redis.pcall('HGETALL', limits_key()) or {}) do
+for _, limit in ipairs(limit_of and redis.pcall('HGETALL', limits_key()) or {}) do
   has_order = has_order or string.find(limit, '"ordered"', 1, true) ~= nil
 end
 
@@ -132,7 +132,7 @@ local function pack_task(id, score)
     return nil
   end
   local state, due = way_of(id, record, score, order_of(record))
-  local slots = uses.limits and slots_to_keep(id, record, score, due)
+  local slots = limit_of and slots_to_keep(id, record, score, due)
   if slots then put_value(fields, 'slots', slots) end
   return state and { id, state, due, fields }, record
 end
@@ -140,7 +140,7 @@ end
 -- Replaces a packed task by the record that stays for a while: see migrated.lua.
 local function leave(id, record)
   redis.call('DEL', trigger_key(id, record))
-  if uses.limits then leave_lanes(id) end
+  if leave_lanes then leave_lanes(id) end
   for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   redis.call('DEL', record_key(id))
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
@@ -209,11 +209,11 @@ for i = 1, #ids, 2 do
 end
 if not items[1] then
   -- Some may have been paused.
-  if uses.limits then serve_freed() end
+  run_at_end()
   return reply
 end
 reply[1] = math.max(number, arrived) + 1
 redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items), 'items', #items)
 for i, item in ipairs(items) do go(item[1], records[i]) end
-if uses.limits then serve_freed() end
+run_at_end()
 return add_all(items)

@@ -35,7 +35,7 @@ for at = 4, #ARGV do
   items[at - 3] = item
   for i = 1, #item[4], 2 do has_slots = has_slots or item[2] ~= 'series' and item[4][i] == 'slots' end
 end
-if has_slots and not uses.limits and partitions == 1 then note_feature('limits') end
+if has_slots and partitions == 1 then note_feature('limits') end
 
 -- include records
 -- include state_sets
@@ -129,7 +129,7 @@ local function receive_series(id, at, fields)
 end
 
 -- Puts a task that is here now into the lanes in which it brings a slot.
-local put_into_lanes = uses.limits and function(id, slots)
+local function put_into_lanes(id, slots)
   local state = redis.call('HGET', record_key(id), 'state')
   if state == 'running' or state == 'waiting' then return end
   for lane in string.gmatch(slots, '[^\n]+') do
@@ -141,7 +141,7 @@ end
 
 -- Lets a due task of an ordered lane wait in it at once, if others do, or one has its slot: pending, it would come to its
 -- place only when a claim looks at it, and those that wait may be due later.
-local put_into_queue = uses.limits and function(id, due)
+local function put_into_queue(id, due)
   local record = read(id, { 'args', 'tick' })
   if not record or record.state ~= 'pending' or record.tick then return end
   local limits = limits_of(string.match(record.call, '^[^?]*'))
@@ -165,7 +165,7 @@ return ring_after(function()
     else
       local slots = take_value(fields, 'slots')
       reply[place] = receive_task(id, state, when, fields)
-      if uses.limits and reply[place] == HERE then
+      if touched and reply[place] == HERE then
         if slots then
           put_into_lanes(id, slots)
         elseif state == 'pending' and when <= now then

@@ -16,12 +16,15 @@
 -- include history
 -- include doorbell
 -- include rearm
--- include migrated
 -- include changes
+-- include hooks
 
 local id = ARGV[2]
 local record = read(id, { 'ttl', 'next' })
-if moving and is_elsewhere(id, record) then return ELSEWHERE end
+for i = 1, #on_change do
+  local answer = on_change[i](id, record)
+  if answer then return answer end
+end
 if not record then return NOT_FOUND end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.next then record.ttl = value_of(record.next.fields, 'ttl') end

@@ -18,53 +18,10 @@
 -- include new_tasks
 -- include changes
 -- include format
--- include limits
--- include lanes
--- include lane_names
--- include grants
+-- include hooks
 
 local OTHER_CALL = 9
 local nonce, id = ARGV[2], ARGV[3]
-
--- The lanes that a task's arguments name, as a set; and as a text, with the tenants.
-local lanes_by = uses.limits and function(record)
-  local limits = limits_of(string.match(record.call, '^[^?]*'))
-  if not limits then return {}, '' end
-  local named, words = {}, {}
-  local lanes, tenants = lanes_of(limits, record)
-  for i, lane in ipairs(lanes) do
-    named[lane] = true
-    words[i] = lane .. '\t' .. (tenants[lane] or '')
-  end
-  return named, table.concat(words, '\n')
-end
-
--- Takes a task whose lanes are others now out of those in which it has a slot, but for `named`. If it waits, or was
--- granted a slot, it is pending since its first due time, and its next claim looks for the new lanes. Nobody was late
--- while it waited.
-local leave_former = uses.limits and function(record, named)
-  local is_given = record.state == 'pending' and is_granted(id)
-  if record.state == 'waiting' then
-    local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
-    redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
-  end
-  if is_given or record.state == 'waiting' then
-    wait_until(id, record, is_given and tonumber(record.due) or due_of(id, record))
-    leave_lanes(id, 'ordered')
-  end
-  local slots, rest = redis.call('HGET', record_key(id), 'slots'), {}
-  if not slots then return end
-  for lane in string.gmatch(slots, '[^\n]+') do
-    if named[lane] then
-      rest[#rest + 1] = lane
-    else
-      append(gone.lane, lane, id)
-      touched[lane] = true
-    end
-  end
-  redis.call('HDEL', record_key(id), 'slots')
-  if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
-end
 
 -- Gives the timer the name that it has with the new arguments. One that is gone before its time is set again.
 local function rename_timer(record, new)
@@ -100,9 +57,6 @@ return ring_after(function()
   write_arguments(new)
   remember(id, record, nonce, DONE)
   note(id, 'edit_args', nil, nil)
-  if uses.limits then
-    local named, text = lanes_by(new)
-    if text ~= select(2, lanes_by(record)) then leave_former(new, named) end
-  end
+  for i = 1, #on_edit do on_edit[i](id, record, new) end
   return DONE
 end)

@@ -51,7 +51,7 @@ local TELL = {
     tell('timer', timer == 'none' and -1 or timer or -2)
     tell('ttl', record.ttl)
     tell('ahead', redis.call('ZRANK', state_set('pending'), id))
-    if uses.limits and record.slots and score_of(grants_key(), id) then
+    if is_held and record.slots and score_of(grants_key(), id) then
       local lane = string.match(record.slots, '^.*\n(.*)') or record.slots
       tell('rest', score_of(rates_key(), 'rest ' .. lane))
       granted = place_of(id, lane)
@@ -64,7 +64,7 @@ local TELL = {
     tell('arrival', score_of(rates_key(), lane))
     tell('rest', score_of(rates_key(), 'rest ' .. lane))
     local hold = string.match(lane, '^hold (.*)$')
-    tell('held', hold and uses.limits and is_held(hold) and 1)
+    tell('held', hold and is_held and is_held(hold) and 1)
     local is_closed = moving and (string.sub(moving, 1, 3) == 'to '
       or redis.pcall('HEXISTS', own_key('arrivals'), 'closed') == 1)
     tell('moving', is_closed and moving)

@@ -16,7 +16,7 @@
 ring_after(function()
   local lane, spread = HOLD .. ARGV[2], tonumber(ARGV[3])
   redis.pcall('HDEL', holds_key(), ARGV[2])
-  if not uses.limits then return end
+  if not touched then return end
   redis.pcall('HDEL', limits_key(), 'p ' .. lane)
   if spread > 0 and count_queue(lane) > 0 then
     change_lane('HSET', limits_key(), 'p ' .. lane, string.format('%.0f %.3f', now, spread / count_queue(lane)))

@@ -18,16 +18,15 @@
 -- include doorbell
 -- include rearm
 -- include migrated
--- include grants
 -- include features
 -- include lane_repair
 -- include format
+-- include hooks
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local MAX_LAPSES = 3
-local STOPPED_AT_ONCE = 10
 -- Time in ms for which a finished task is kept longer if its row has not been written yet.
 local DIRTY_LOOK = 60000
 
@@ -97,27 +96,6 @@ local function forget_all(state, until_ms, from)
   end
 end
 
--- Forgets groups that ended long ago.
-local forget_groups = uses.groups and function()
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', state_set('groups'), '-inf', now, 'LIMIT', 0, limit)) do
-    redis.call('DEL', group_key(name), group_key(name, '@members'))
-    redis.call('ZREM', state_set('groups'), name)
-  end
-end
-
--- Cancelled groups of which members are to be cancelled, without those that another client overwrote, or put there.
-local find_stopping = uses.groups and function()
-  local found = {}
-  for _, name in ipairs(redis.call('ZRANGE', state_set('stopping'), 0, STOPPED_AT_ONCE - 1)) do
-    if is_id(name) and type(redis.pcall('HGET', group_key(name), 'stopped')) == 'string' then
-      found[#found + 1] = name
-    else
-      redis.call('ZREM', state_set('stopping'), name)
-    end
-  end
-  return found
-end
-
 local function forget_surplus()
   local surplus = redis.call('ZCARD', state_set('succeeded')) - keep_count
   if surplus <= 0 or left <= 0 then return end
@@ -139,14 +117,9 @@ ring_after(function()
   forget_all('cancelled', now - MIGRATED_OFFSET)
   forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
-  if forget_groups then forget_groups() end
-  if uses.limits then
-    serve_others()
-    mend_lanes(lease, keep_failed)
-    forget_ended_holds()
-  elseif redis.call('EXISTS', holds_key()) == 1 then
-    note_feature('limits') -- a plain client has set a hold: from now on claims look at holds
-  end
+  for i = 1, #on_sweep do on_sweep[i](limit, lease, keep_failed) end
+  -- A plain client has set a hold: from now on claims look at holds.
+  if redis.call('EXISTS', holds_key()) == 1 then note_feature('limits') end
   local dead = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
   if dead[1] then
     redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
@@ -154,6 +127,8 @@ ring_after(function()
   end
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
-return { (left <= 0 or served and served >= SERVED_AT_ONCE or is_hurried) and 1 or 0, forgotten, lapsed, failed,
-  over and math.max(over - now, 0) or -1, mended or 0,
-  find_stopping and find_stopping() or {} }
+-- If there is more to do, how many places were wrong, and names of what is being stopped.
+local found = { is_more = left <= 0, mended = 0, stopping = {} }
+for i = 1, #on_swept do on_swept[i](found) end
+return { found.is_more and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1, found.mended,
+  found.stopping }

@@ -5,8 +5,7 @@
 -- include records
 -- include state_sets
 -- include hooks
--- gives NOT_MADE, OPEN, FAILED, ENDED, bits_of, set_bits, count_in_group, awaits, complete_group, stop_group
--- gives note_member, give_up
+-- gives MEMBER, bits_of, set_bits, count_in_group, awaits, complete_group, stop_group, note_member, give_up
 -- when groups
 -- on on_move 30 note_moved
 -- on on_give_up 30 give_up
@@ -14,12 +13,13 @@
 
 -- The members of groups: what each of them does to the numbers of its group, and to the group's follow-up.
 
-local NOT_MADE, OPEN, FAILED, ENDED = 0, 1, 2, 3 -- what the two bits of a number say
+-- What the two bits of a number say.
+local MEMBER = { NOT_MADE = 0, OPEN = 1, FAILED = 2, ENDED = 3 }
 
 -- `number` is text, as in an id.
 local function bits_of(name, number)
   local bits = redis.pcall('BITFIELD', group_key(name, '@members'), 'GET', 'u2', '#' .. number)
-  return bits[1] or NOT_MADE
+  return bits[1] or MEMBER.NOT_MADE
 end
 
 local function set_bits(name, number, bits)
@@ -80,22 +80,22 @@ local function note_member(id, before, state)
   if not group or group.err or not group[1] then return end
   local was = bits_of(name, number)
   -- Another client may set the key of a number that was not made, or of one that has ended and is forgotten.
-  if was == NOT_MADE or was == ENDED and not FINISHED[before] then return end
-  local is = FINISHED[state] and ENDED or OPEN
+  if was == MEMBER.NOT_MADE or was == MEMBER.ENDED and not FINISHED[before] then return end
+  local is = FINISHED[state] and MEMBER.ENDED or MEMBER.OPEN
   if state == 'failed' and group[1] == 'wait' then
-    if group[4] then state = 'cancelled' else is = FAILED end
+    if group[4] then state = 'cancelled' else is = MEMBER.FAILED end
   end
   set_bits(name, number, is)
-  if was == FAILED then
+  if was == MEMBER.FAILED then
     count_in_group(name, 'failed', -1)
-  elseif was == ENDED then
+  elseif was == MEMBER.ENDED then
     -- One that had failed, and has ended all the same, was given up.
     local counted = group[1] == 'wait' and before == 'failed' and 'cancelled' or before
     count_in_group(name, counted, -1)
   end
-  if is ~= OPEN then count_in_group(name, state, 1) end
+  if is ~= MEMBER.OPEN then count_in_group(name, state, 1) end
   if state == 'failed' then redis.call('HSET', group_key(name), 'failed_at', now) end
-  local more = (was == ENDED and 1 or 0) - (is == ENDED and 1 or 0)
+  local more = (was == MEMBER.ENDED and 1 or 0) - (is == MEMBER.ENDED and 1 or 0)
   local left = more ~= 0 and count_in_group(name, 'left', more)
   if state == 'failed' and group[1] == 'cancel' and not group[3] and not group[4] then
     stop_group(name, id .. ' failed')
@@ -107,7 +107,7 @@ end
 -- Ends a failed member that its group waits for: it counts as cancelled.
 local function give_up(id)
   local name, number = string.match(id, MEMBER_ID)
-  if name and bits_of(name, number) == FAILED then note_member(id, 'failed', 'cancelled') end
+  if name and bits_of(name, number) == MEMBER.FAILED then note_member(id, 'failed', 'cancelled') end
 end
 
 local function note_moved(id, _, before, state)

@@ -15,7 +15,7 @@ local function make_member(id, item, nonce)
   local group = bits_of and redis.pcall('HMGET', group_key(name), 'on_failed', 'closed', 'next')
   if not group or group.err or not group[1] then return MADE.no_group, item.due, 'pending', item end
   local was = bits_of(name, number)
-  if was == ENDED then
+  if was == MEMBER.ENDED then
     local old = read(id, { 'nonce' })
     if not answered(old, nonce) then
       -- Of one that is forgotten, nobody knows how it ended.
@@ -23,17 +23,17 @@ local function make_member(id, item, nonce)
     end
   end
   local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
-  if was == NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
+  if was == MEMBER.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
   local code, due, state, task = make_uncounted(id, item, nonce)
-  if was == NOT_MADE and code ~= MADE.exists and code ~= MADE.differs and code ~= MADE.in_ledger then
-    set_bits(name, number, OPEN)
+  if was == MEMBER.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs and code ~= MADE.in_ledger then
+    set_bits(name, number, MEMBER.OPEN)
     count_in_group(name, 'left', 1)
     if tonumber(number) >= (tonumber(group[3]) or 0) then
       redis.call('HSET', group_key(name), 'next', string.format('%.0f', number + 1))
     end
     -- A finished task of its id was kept.
     if FINISHED[state] then note_member(id, 'pending', state) end
-  elseif was == FAILED and state == 'pending' then
+  elseif was == MEMBER.FAILED and state == 'pending' then
     note_member(id, 'failed', 'pending')
   end
   return code, due, state, task

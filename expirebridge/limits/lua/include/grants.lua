@@ -7,7 +7,7 @@
 -- include ledger
 -- include ring
 -- include hooks
--- gives SERVED_AT_ONCE, waited_until, served, serve_others, serve_freed
+-- gives SERVED_AT_ONCE, waited_until, served, serve_others
 -- when limits
 -- on at_end 20 serve_freed
 -- on on_left 20 serve_others

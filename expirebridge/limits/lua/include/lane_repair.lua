@@ -7,8 +7,12 @@
 -- include holds
 -- include format
 -- include ring
--- gives mended, is_hurried, forget_ended_holds, mend_lanes
+-- include grants
+-- include hooks
+-- gives mended
 -- when limits
+-- on on_sweep 20 sweep_lanes
+-- on on_swept 20 tell_swept
 
 -- The sweep's part in limits: grants that nobody took, waits that are too long, and places that are wrong.
 
@@ -176,4 +180,15 @@ local function mend_lanes(lease, keep_failed)
   redis.call('HSET', limits_key(), 'cursor', page[1], 'waiting', requeue_lost(cursor_of(known[3]), keep_failed))
   is_hurried = known[2] and page[1] ~= '0'
   if known[2] and not is_hurried then redis.call('HDEL', limits_key(), 'changed') end
+end
+
+local function sweep_lanes(_, lease, keep_failed)
+  serve_others()
+  mend_lanes(lease, keep_failed)
+  forget_ended_holds()
+end
+
+local function tell_swept(found)
+  found.is_more = found.is_more or served >= SERVED_AT_ONCE or is_hurried
+  found.mended = mended
 end

@@ -1,7 +1,7 @@
 -- include names
 -- include format
 -- include records
--- include migrated
+-- include hooks
 -- gives answered, remember, DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED, ELSEWHERE, WAITING
 -- gives LEFT_PAUSED, read_for_change, change_waiting
 
@@ -30,7 +30,10 @@ local ELSEWHERE, WAITING, LEFT_PAUSED = 7, 8, 9
 -- The record of a task to change; or nil and the answer. A resend gets the first answer.
 local function read_for_change(id, nonce, fields)
   local record = read(id, fields)
-  if moving and is_elsewhere(id, record) then return nil, ELSEWHERE end
+  for i = 1, #on_change do
+    local answer = on_change[i](id, record)
+    if answer then return nil, answer end
+  end
   if not record then return nil, NOT_FOUND end
   local done_before = answered(record, nonce)
   if done_before then return nil, done_before end

@@ -1,6 +1,6 @@
 -- gives on_move, on_forget, on_make, on_give_up, on_anew, settle_fields, on_settle, on_settled, on_let_go, on_retry
 -- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
--- gives on_park, on_renew, on_left, keyless
+-- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -58,3 +58,13 @@ local on_renew = {}
 local on_left = {}
 -- (id): True if a task may be without a key before its time.
 local keyless = {}
+
+-- (id, record): a task is about to be changed for a producer. Returns another answer than the change would, or nil.
+local on_change = {}
+-- (id, item): a task was made, with an id of its producer's.
+local on_made = {}
+-- (id, record, new): a task has got other arguments.
+local on_edit = {}
+-- (limit, lease, keep_failed): a sweep, which handles so many of each. Afterwards, (found): what it found; see sweep.lua.
+local on_sweep = {}
+local on_swept = {}

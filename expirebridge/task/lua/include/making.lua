@@ -132,8 +132,7 @@ local function make_uncounted(id, item, nonce)
     limit_put_off(item)
     local due, state, task = create_task(id, item, old)
     remember(id, old, nonce, MADE.created)
-    -- There may be a task of this id where it is moved to.
-    if moving then redis.call('HSET', record_key(id), 'asked', item.if_exists) end
+    for i = 1, #on_made do on_made[i](id, item) end
     return MADE.created, due, state, task
   end
   local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)

@@ -1,0 +1,56 @@
+-- include clock
+-- include doorbell
+-- include format
+-- include grants
+-- include hooks
+-- include lane_names
+-- include lanes
+-- include limits
+-- include names
+-- when limits
+-- on on_edit 20 leave_if_others
+
+-- The lanes that a task's arguments name, as a set; and as a text, with the tenants.
+local function lanes_by(record)
+  local limits = limits_of(string.match(record.call, '^[^?]*'))
+  if not limits then return {}, '' end
+  local named, words = {}, {}
+  local lanes, tenants = lanes_of(limits, record)
+  for i, lane in ipairs(lanes) do
+    named[lane] = true
+    words[i] = lane .. '\t' .. (tenants[lane] or '')
+  end
+  return named, table.concat(words, '\n')
+end
+
+-- Takes a task whose lanes are others now out of those in which it has a slot, but for `named`. If it waits, or was
+-- granted a slot, it is pending since its first due time, and its next claim looks for the new lanes. Nobody was late
+-- while it waited.
+local function leave_former(id, record, named)
+  local is_given = record.state == 'pending' and is_granted(id)
+  if record.state == 'waiting' then
+    local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
+    redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
+  end
+  if is_given or record.state == 'waiting' then
+    wait_until(id, record, is_given and tonumber(record.due) or due_of(id, record))
+    leave_lanes(id, 'ordered')
+  end
+  local slots, rest = redis.call('HGET', record_key(id), 'slots'), {}
+  if not slots then return end
+  for lane in string.gmatch(slots, '[^\n]+') do
+    if named[lane] then
+      rest[#rest + 1] = lane
+    else
+      append(gone.lane, lane, id)
+      touched[lane] = true
+    end
+  end
+  redis.call('HDEL', record_key(id), 'slots')
+  if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
+end
+
+local function leave_if_others(id, record, new)
+  local named, text = lanes_by(new)
+  if text ~= select(2, lanes_by(record)) then leave_former(id, new, named) end
+end
