@@ -137,8 +137,45 @@ def test_a_script_names_no_key_but_by_the_shared_functions() -> None:
 def test_names_are_built_where_all_keys_are_or_the_channel_is() -> None:
     assert {file for file in TEXTS if "prefix" in words_in([without_comments(file)])} == {
         "include/names",
+        "include/lane_keys",
         "include/ring",
     }
+
+
+SPINE = PACKAGE / "task" / "lua" / "include"
+WORDS_OF_ROOMS = {
+    "lane", "lanes", "grant", "grants", "granted", "group", "groups", "tick", "ticks", "ledger",
+    "moving",
+}  # fmt: skip
+KNOWN_TO_THE_SPINE = {
+    # What a record holds is read, and sent to listeners, at once: a field more is no command more.
+    "records": {"ledger"},
+    "claims": {"ledger", "tick"},
+    # What replaces a task has a row of its own; and who makes one over a row is refused.
+    "rearm": {"ledger"},
+    "making": {"ledger", "group"},
+    # What `meta` says of the whole database; a list of hooks would cost each task that is made.
+    "format": {"moving"},
+    "features": {"groups", "lanes", "ledger"},
+}
+"""Words of rooms in shared Lua of the spine, and why they are there."""
+
+
+def test_shared_lua_of_the_spine_knows_no_room() -> None:
+    found = {}
+    for path in SPINE.glob("*.lua"):
+        code = re.sub("--.*", "", path.read_text(encoding="utf-8"))
+        found[path.stem] = set(re.findall("[a-z]+", code)) & WORDS_OF_ROOMS
+    assert {file: words for file, words in found.items() if words} == KNOWN_TO_THE_SPINE
+
+
+def test_features_are_asked_by_headers_alone() -> None:
+    """But for these: a script without shared files of a feature, and one that may begin its use."""
+    found = {file for file in TEXTS if re.search(r"\buses\b", without_comments(file))}
+    assert found == {
+        "include/format", "include/features", "include/arrivals", "declare_limits",
+        "receive_holds_and_weights",
+    }  # fmt: skip
 
 
 def test_a_shared_file_is_described_and_included_somewhere() -> None:

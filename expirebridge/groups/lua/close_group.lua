@@ -7,7 +7,6 @@
 -- returns  1 done, now or before, 0 there is no such group; -n: it lacks n members, and stays open. Its maker did not
 --          make them yet, or the server lost them.
 
--- include names
 -- include format
 -- include records
 -- include doorbell

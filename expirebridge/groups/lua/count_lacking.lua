@@ -5,7 +5,6 @@
 -- ARGV     1 database, 2 name of the group, 3 the first number, 4 how many
 -- returns  how many; -1: there is no such group
 
--- include names
 -- include format
 -- include groups
 

@@ -7,6 +7,7 @@
 
 -- include names
 -- include format
+-- include groups
 
 local from, count = tonumber(ARGV[2]), tonumber(ARGV[3])
 local names = redis.call('ZREVRANGE', state_set('groups'), from, from + count - 1)

@@ -10,6 +10,7 @@
 -- include format
 -- include records
 -- include views
+-- include groups
 
 local from, count = tonumber(ARGV[2]), tonumber(ARGV[3])
 

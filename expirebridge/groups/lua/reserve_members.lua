@@ -5,7 +5,6 @@
 -- ARGV     1 database, 2 name of the group, 3 how many
 -- returns  the first of them; -1: there is no such group, -2: it takes no more, or not so many
 
--- include names
 -- include format
 -- include groups
 -- include records

@@ -5,8 +5,8 @@
 -- ARGV     1 database, 2 nonce of the ledger
 -- returns  1
 
--- include names
 -- include features
+-- include ledger
 
 note_feature('ledger')
 redis.call('HSET', ledger_key(), 'nonce', ARGV[2], 'number', 0)

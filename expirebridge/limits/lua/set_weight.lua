@@ -10,6 +10,7 @@
 -- include names
 -- include format
 -- include limits
+-- include lane_keys
 
 local DONE, UNKNOWN, UNFAIR = 1, 2, 3
 local field, is_usual = ARGV[2] .. ' ' .. ARGV[3], tonumber(ARGV[4]) == 1

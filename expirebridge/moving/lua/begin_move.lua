@@ -13,6 +13,7 @@
 -- include clock
 -- include features
 -- include groups
+-- include ledger
 
 local function refuse(why) return redis.error_reply('EXPIREBRIDGE_MOVE ' .. why) end
 

@@ -7,6 +7,7 @@
 
 -- include names
 -- include format
+-- include lane_keys
 
 local reply = {}
 for name, key in pairs({ holds = holds_key(), weights = weights_key() }) do

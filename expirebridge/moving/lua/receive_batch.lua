@@ -13,6 +13,7 @@
 -- include format
 -- include clock
 -- include features
+-- include lane_keys
 
 local HERE, STAYS, BEFORE = 1, 2, 3
 local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only

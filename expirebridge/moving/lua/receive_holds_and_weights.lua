@@ -13,6 +13,7 @@
 -- include features
 -- include clock
 -- include holds
+-- include lane_keys
 
 local arrivals = own_key('arrivals')
 if string.sub(moving or '', 1, 5) ~= 'from ' then

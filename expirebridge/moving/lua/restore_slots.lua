@@ -11,6 +11,7 @@
 -- include format
 -- include features
 -- include clock
+-- include lane_keys
 
 if partitions > 1 then return 1 end
 note_feature('limits')

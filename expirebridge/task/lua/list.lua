@@ -13,6 +13,7 @@
 -- include names
 -- include records
 -- include views
+-- include groups
 
 -- The most numbers of a group that one call looks at or passes over, which takes about half a ms.
 local MOST_PASSED = 1024

@@ -9,6 +9,7 @@
 -- include format
 -- include clock
 -- include holds
+-- include lane_keys
 
 local reply, fields = {}, redis.pcall('HGETALL', holds_key())
 for i = 1, #fields, 2 do

@@ -20,6 +20,7 @@
 -- include views
 -- include places
 -- include limits
+-- include lane_keys
 
 -- Of those that have a slot, so many are read.
 local MOST_HOLDERS = 4

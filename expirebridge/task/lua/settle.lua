@@ -37,5 +37,5 @@ local reply = ring_after(function()
   write_tally()
   return reply
 end, true)
-if ready_now > 0 and ready_now <= claims_next then reply[#reply + 1] = SETTLED.granted end
+if ready_now > 0 and ready_now <= claims_next then reply[#reply + 1] = SETTLED.ready end
 return reply

@@ -3,6 +3,7 @@
 -- include hooks
 -- include names
 -- include records
+-- include groups
 -- when groups
 -- on on_sweep 30 forget_groups
 -- on on_swept 30 find_stopping

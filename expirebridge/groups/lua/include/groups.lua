@@ -1,6 +1,6 @@
 -- include names
 -- include format
--- gives UNENDED, MOST_MEMBERS, KEPT_GROUP, MEMBER_ID, lacking_before
+-- gives group_key, UNENDED, MOST_MEMBERS, KEPT_GROUP, MEMBER_ID, lacking_before
 
 -- A group: tasks that belong together, and a follow-up that is made due when all have ended. Its members are the tasks
 -- `<group>@g<number>`; its follow-up is the task `<group>@then`, which is paused until then. The hash `group:<name>`:
@@ -19,6 +19,8 @@
 --   cancelled_to  then: the number of the next member to be cancelled
 -- The value `group:<name>@members` has two bits for each number. The set `groups` has each group, with the ms until which
 -- it is kept once it has ended, and UNENDED before; the set `stopping`, those of which members are to be cancelled.
+local function group_key(name, part) return own_key('group:' .. name .. (part or '')) end
+
 local UNENDED = 9007199254740991
 local MOST_MEMBERS = 100000
 -- Time in ms for which a group is kept once it has ended.

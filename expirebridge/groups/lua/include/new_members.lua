@@ -1,4 +1,3 @@
--- include names
 -- include changes
 -- include clock
 -- include groups

@@ -1,6 +1,7 @@
 -- include format
 -- include hooks
 -- include names
+-- include ledger
 -- unless plain
 -- on on_look 10 is_blocked
 

@@ -1,6 +1,6 @@
 -- include names
 -- include clock
--- gives mark_dirty, generation_of, put_generation, is_erased, raise_generation, read_binding, row_time_of
+-- gives ledger_key, mark_dirty, generation_of, put_generation, is_erased, raise_generation, read_binding, row_time_of
 
 -- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
 -- `ledger` holds '<generation> <revision>' of the row as it was applied last: the revision counts the changes that the
@@ -9,6 +9,8 @@
 -- `dirty`, a sorted set, holds the ids whose rows must be updated, with the time in microseconds of their last
 -- change. The hash `ledger` holds the nonce that pairs the ledger with this database, and the number of the last
 -- batch that was relayed here.
+local function ledger_key() return own_key('ledger') end
+
 local function mark_dirty(id)
   redis.call('ZADD', state_set('dirty'), string.format('%.0f', now_us), id)
 end

@@ -8,6 +8,7 @@
 -- include claims
 -- include hooks
 -- include lane_names
+-- include lane_keys
 -- when limits
 -- on claim_fields 20 CLAIM_FIELDS
 -- on before_taken 20 write_admitted

@@ -8,6 +8,7 @@
 -- include names
 -- include records
 -- include state_sets
+-- include lane_keys
 -- when limits
 -- on on_crowded 20 take_others
 

@@ -7,6 +7,7 @@
 -- include ledger
 -- include ring
 -- include hooks
+-- include lane_keys
 -- gives SERVED_AT_ONCE, waited_until, served, serve_others
 -- when limits
 -- on at_end 20 serve_freed

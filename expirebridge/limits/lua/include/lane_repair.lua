@@ -9,6 +9,7 @@
 -- include ring
 -- include grants
 -- include hooks
+-- include lane_keys
 -- gives mended
 -- when limits
 -- on on_sweep 20 sweep_lanes

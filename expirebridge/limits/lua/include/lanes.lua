@@ -4,6 +4,7 @@
 -- include limits
 -- include records
 -- include hooks
+-- include lane_keys
 -- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, leave_lanes, is_granted
 -- when limits
 -- on on_move 20 leave_or_keep

@@ -3,6 +3,7 @@
 -- include holds
 -- include records
 -- include format
+-- include lane_keys
 -- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, any_hold, is_hold, is_held
 -- gives counted, count_slots, count_queue, append, burst_of, rest_of, rate_score, arrival_of, next_start, is_closed
 -- gives hold_before, opening_of

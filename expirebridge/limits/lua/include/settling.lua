@@ -5,6 +5,7 @@
 -- include limits
 -- include names
 -- include hooks
+-- include lane_keys
 -- when limits
 -- on settle_fields 20 LANE_FIELDS
 -- on on_settle 20 rest_if_busy

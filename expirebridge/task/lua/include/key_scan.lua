@@ -3,6 +3,7 @@
 -- include records
 -- include state_sets
 -- include timer_edits
+-- include lane_keys
 -- gives check_key
 
 -- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here

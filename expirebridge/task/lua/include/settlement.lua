@@ -23,7 +23,7 @@
 
 local KEEP_SUCCEEDED, KEEP_FAILED, my_code = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 -- The result of recording an outcome; see settle.lua.
-local SETTLED = { done = 1, refused = 2, left = 3, over = 4, granted = 5 }
+local SETTLED = { done = 1, refused = 2, left = 3, over = 4, ready = 5 }
 -- What each settlement needs: to read a field takes about as long as a string operation.
 local SETTLE_FIELDS = { 'token', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started', 'error', 'lapses', 'unfit' }
 
