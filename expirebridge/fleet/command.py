@@ -18,7 +18,6 @@ from expirebridge.cli.options import (
     Prefix,
     TasksFolder,
     Url,
-    extra_is_there,
     refuse_password,
 )
 from expirebridge.cli.output import (
@@ -30,7 +29,7 @@ from expirebridge.cli.output import (
     progress_bar,
 )
 from expirebridge.cli.stats import store_of
-from expirebridge.fleet.comparing import Scope, compare, scope_of
+from expirebridge.fleet.comparing import Scope, compare, compare_beside, scope_of
 from expirebridge.fleet.compatibility import AlikeTasks, Arguments, BlindSpot, Comparison
 from expirebridge.handlers import Registry
 from expirebridge.settings import HandlersPlace, Settings
@@ -92,22 +91,14 @@ def compat(
         store.run(refuse_limits(registry))
         with progress_bar("comparing", scope.total) as advance:
             comparison = store.run(compare(registry, scope, progress=advance))
-    if settings.ledger is not None:
-        later = _compare_rows(settings, comparison, within)
-        scope = replace(scope, later=scope.later + later)
+        later = store.run(compare_beside(comparison, settings, within))
+    scope = replace(scope, later=scope.later + later)
     if as_json:
         print_json(_as_data(comparison, scope))
     else:
         _print_report(comparison, scope, folder=settings.tasks, handlers=len(registry))
     if comparison.failing:
         raise typer.Exit(NOT_POSSIBLE)
-
-
-def _compare_rows(settings: Settings, comparison: Comparison, within: float | None) -> int:
-    """Compare the rows of the ledger that Redis does not have; returns how many are due later."""
-    with extra_is_there():
-        from expirebridge.ledger.inspection import LedgerInspector  # noqa: PLC0415
-    return LedgerInspector(settings).compare_rows(comparison, due_within=within)
 
 
 def _as_data(comparison: Comparison, scope: Scope) -> dict[str, Any]:

@@ -3,16 +3,29 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, cast
 
+from expirebridge.capabilities import given
 from expirebridge.fleet.compatibility import Comparison
 from expirebridge.handlers import Registry
-from expirebridge.series.calls import series_page
-from expirebridge.series.replies import NEVER
-from expirebridge.store.record_values import call_of
+from expirebridge.settings import Settings
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import Steps
+from expirebridge.task.calls.inspection import StoredCall
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.task import UNCLAIMED, State
+
+
+class GivesCalls(Protocol):
+    """The module `stored_calls` of a capability."""
+
+    def add_calls(
+        self, add: Callable[[StoredCall], None], settings: Settings, due_within: float | None
+    ) -> Steps[int]:
+        """Add the calls that it stores apart from tasks.
+
+        `due_within` leaves out those due in so many seconds or later: return their number.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +74,6 @@ def compare(
 ) -> Steps[Comparison]:
     """Compare the tasks of a scope with a registry, in pages of 100.
 
-    Paused series are compared, too, unless only what is due in a time is: they have no due time.
-
     `progress` is called after each page with the number of tasks in it. A task that stays where it
     is meanwhile is compared once; one that moves may be compared twice, or not at all.
     """
@@ -74,17 +85,14 @@ def compare(
             for call in page.calls:
                 comparison.add(call)
             progress(page.examined)
-    if scope.until is None:
-        yield from _compare_series(comparison)
     return comparison
 
 
-def _compare_series(comparison: Comparison) -> Steps[None]:
-    """Compare the series that go on, or are paused, and of which no tick waits now."""
-    cursor = None
-    while cursor != "0":
-        page = yield from series_page(cursor or "0", 0)
-        for one in page.series:
-            if one.waiting not in UNCLAIMED and (one.place < NEVER or "paused" in one.record):
-                comparison.add(inspection.StoredCall(one.id, *call_of(one.record), None))
-        cursor = page.cursor
+def compare_beside(
+    comparison: Comparison, settings: Settings, due_within: float | None
+) -> Steps[int]:
+    """Compare also what is no task yet, such as series; return how many of it are due later."""
+    later = 0
+    for one in cast("tuple[GivesCalls, ...]", given("stored_calls")):
+        later += yield from one.add_calls(comparison.add, settings, due_within)
+    return later

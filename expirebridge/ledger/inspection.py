@@ -1,7 +1,7 @@
 """The inspection of a ledger from outside: the figures of `ledger status`, doctor, metrics and the
 dashboard, and the rows that they list."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,7 +22,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
-from expirebridge.fleet.compatibility import Comparison
 from expirebridge.ledger.binding import identity_of
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
@@ -206,12 +205,14 @@ class LedgerInspector:
                     unfit.append(Unfit(id=str(row.id), reason=str(error)))
         return unfit
 
-    def compare_rows(self, comparison: Comparison, *, due_within: float | None = None) -> int:
-        """Compare the tasks of rows that are new or changed, or that Redis has lost, with code.
+    def add_calls(
+        self, add: Callable[[StoredCall], None], *, due_within: float | None = None
+    ) -> int:
+        """Add the calls of rows that are new or changed, or that Redis has lost.
 
         `due_within` leaves out tasks due in so many seconds or later, on the database's clock; the
-        number of these is returned. A row that is relayed meanwhile may be compared twice: here,
-        and as a task of Redis.
+        number of these is returned. A row that is relayed meanwhile may be added although it is a
+        task of Redis, too.
         """
         row, later = self._tables.task.c, 0
         planned = func.coalesce(row.due, row.at_ms, row.written + row.delay_ms).label("planned")
@@ -222,7 +223,7 @@ class LedgerInspector:
                     later += 1
                 else:
                     call = StoredCall(each.id, each.func, str(each.params).encode(), each.planned)
-                    comparison.add(call)
+                    add(call)
         return later
 
     def _figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:

@@ -8,8 +8,9 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, State
-from expirebridge.fleet.comparing import Scope, compare, scope_of
+from expirebridge.fleet.comparing import Scope, compare, compare_beside, scope_of
 from expirebridge.fleet.compatibility import Arguments, Comparison, Verdict
+from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
 from expirebridge.task.calls import inspection, producing
 from expirebridge.task.calls import pages as pages_commands
@@ -34,6 +35,7 @@ def look(store: Store, **options: Any) -> tuple[Comparison, Scope]:
     examined: list[int] = []
     comparison = store.run(compare(REGISTRY, scope, progress=examined.append))
     assert sum(examined) == scope.total
+    store.run(compare_beside(comparison, Settings(), options.get("due_within")))
     return comparison, scope
 
 

@@ -19,11 +19,7 @@ SPINE_TO_ROOMS: set[str] = {
 """Each wants a seam."""
 
 ROOMS_TO_ROOMS: set[str] = {
-    "fleet.command -> ledger.inspection",
-    "fleet.comparing -> series.calls",
-    "fleet.comparing -> series.replies",
     "ledger.commit_notifier -> fleet.operations",
-    "ledger.inspection -> fleet.compatibility",
     "sealing.resealing -> series.calls",
 }
 

@@ -15,6 +15,7 @@ import expirebridge.ledger.checks
 import expirebridge.ledger.explain
 import expirebridge.ledger.roles
 import expirebridge.ledger.series_place
+import expirebridge.ledger.stored_calls
 import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.clear_values
@@ -27,11 +28,13 @@ import expirebridge.sealing.explain
 import expirebridge.sealing.words
 import expirebridge.series.checks
 import expirebridge.series.roles
+import expirebridge.series.stored_calls
 import expirebridge.series.words
 from expirebridge.capabilities import given
 from expirebridge.checks.finding import Occasion
 from expirebridge.checks.of_capabilities import GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
+from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.listener.partition.capability_roles import GivesRoles
 from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
@@ -109,6 +112,16 @@ ROLES: tuple[GivesRoles, ...] = (
 
 def test_these_have_roles_in_a_listener() -> None:
     assert given("roles") == ROLES
+
+
+STORED_CALLS: tuple[GivesCalls, ...] = (
+    expirebridge.series.stored_calls,
+    expirebridge.ledger.stored_calls,
+)
+
+
+def test_these_store_calls_apart_from_tasks() -> None:
+    assert given("stored_calls") == STORED_CALLS
 
 
 SERIES_PLACES: tuple[GivesSeries, ...] = (expirebridge.ledger.series_place,)
