@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from expirebridge.importing import redis_pages, sql_source
-from expirebridge.importing.day_fields import cron_of
 from expirebridge.importing.job import (
     Found,
     Job,
     RecurringJob,
     Refused,
     SkippedJob,
+    cron_of,
     id_of,
 )
 from expirebridge.importing.pickled import Symbol, load_symbols, plain_of

@@ -10,13 +10,13 @@ import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.importing import redis_pages, sql_source
-from expirebridge.importing.day_fields import cron_of
 from expirebridge.importing.job import (
     Found,
     Job,
     RecurringJob,
     Refused,
     SkippedJob,
+    cron_of,
     slug_of,
 )
 from expirebridge.series.schedule import Schedule, schedule_from_json

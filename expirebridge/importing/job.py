@@ -113,3 +113,16 @@ def id_of(library: str, own: str) -> str:
         return id
     hashed = sha1(own.encode(errors="backslashreplace"), usedforsecurity=False)
     return f"{library}-{hashed.hexdigest()}"
+
+
+def cron_of(minute: str, hour: str, day: str, month: str, weekday: str) -> str:
+    """The expression of five fields. Raises Refused if cron would take it for more days.
+
+    Celery and APScheduler require both day fields to match, and cron does not.
+    """
+    if not day.startswith("*") and not weekday.startswith("*"):
+        raise Refused(
+            "a day of the month and one of the week must both match there, and here either is "
+            "enough: schedule it yourself, and let the handler look at the day"
+        )
+    return f"{minute} {hour} {day} {month} {weekday}"
