@@ -21,7 +21,6 @@ from expirebridge.importing.apscheduler import APScheduler
 from expirebridge.importing.arq import Arq
 from expirebridge.importing.bullmq import BullMQ
 from expirebridge.importing.celery import Celery
-from expirebridge.importing.counted_lines import CountedLines
 from expirebridge.importing.django_celery_beat import DjangoCeleryBeat
 from expirebridge.importing.job import (
     Found,
@@ -39,7 +38,7 @@ from expirebridge.importing.location import (
     warn_of_cluster,
 )
 from expirebridge.importing.names import Names
-from expirebridge.importing.rabbitmq import RabbitMQ
+from expirebridge.importing.rabbitmq import CountedLines, RabbitMQ
 from expirebridge.importing.report import ImportReport
 from expirebridge.moving import calls as migration
 from expirebridge.moving import ndjson
