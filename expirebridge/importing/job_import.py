@@ -1,7 +1,9 @@
 """Opens the source of another library's jobs, and turns these into tasks and series."""
 
+import difflib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, tzinfo
@@ -16,6 +18,7 @@ import redis
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.handlers import Registry
+from expirebridge.handlers.signatures import Shape
 from expirebridge.importing import sql_source
 from expirebridge.importing.apscheduler import APScheduler
 from expirebridge.importing.arq import Arq
@@ -37,7 +40,6 @@ from expirebridge.importing.location import (
     refuse_own_database,
     warn_of_cluster,
 )
-from expirebridge.importing.names import Names
 from expirebridge.importing.rabbitmq import CountedLines, RabbitMQ
 from expirebridge.importing.report import ImportReport
 from expirebridge.moving import calls as migration
@@ -49,6 +51,78 @@ from expirebridge.task import keys
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.new_task import CHUNK_TASKS
 from expirebridge.task.task import from_ms
+
+
+class FunctionMap:
+    """Which function of ours a job calls, whose name is one of the other library.
+
+    `pairs` are the values of --map. With a registry, the function must be one of its handlers,
+    and its signature must fit the arguments.
+    Raises InvalidSetting for a pair that is not old=new, InvalidTask for a new name that is none.
+    """
+
+    def __init__(self, pairs: Sequence[str], registry: Registry | None) -> None:
+        self._map: dict[str, str] = {}
+        self._registry = registry
+        self._unused: set[str] = set()
+        self._shapes: dict[str, Shape] = {}
+        for pair in pairs:
+            # A name of the other library may hold a =, and a name of ours does not.
+            old, equals, new = pair.rpartition("=")
+            if not equals or not old:
+                raise InvalidSetting(
+                    f"--map {pair}: write old=new, such as mail.tasks.send=mail.send"
+                )
+            if old in self._map:
+                raise InvalidSetting(f"--map {pair}: {old} is mapped to {self._map[old]} already")
+            self._map[old] = keys.check_func(new)
+            self._unused.add(old)
+            if registry and registry.find(new) is None:
+                raise InvalidSetting(
+                    f"--map {pair}: there is no handler {new}{registry.suggest(new)}"
+                )
+
+    def function_of(self, names: Sequence[str]) -> str:
+        """The function for a job. Raises Refused if there is none, with what to do."""
+        for name in names:
+            if name in self._map:
+                self._unused.discard(name)
+                return self._map[name]
+        name = names[0]
+        try:
+            keys.check_func(name)
+        except InvalidTask:
+            raise Refused(
+                f"{name} is not a function here: --map {name}={self._near(name)}"
+            ) from None
+        if self._registry and self._registry.find(name) is None:
+            raise Refused(f"there is no handler {name}: --map {name}={self._near(name)}")
+        return name
+
+    def check_arguments(self, func: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise Refused if the handler cannot be called with so many arguments of these names."""
+        handler = self._registry.find(func) if self._registry else None
+        if handler is None:
+            return
+        if func not in self._shapes:
+            self._shapes[func] = Shape.of(handler.function)
+        shape = self._shapes[func]
+        if shape.known and (misfit := shape.fits(len(args), tuple(sorted(kwargs)))) is not None:
+            raise Refused(f"{func}{shape}: {misfit}")
+
+    def unused(self) -> list[str]:
+        """The mapped names that no job had: mistyped, perhaps."""
+        return sorted(self._unused)
+
+    def _near(self, name: str) -> str:
+        """Suggestions for a name."""
+        words = [re.sub(r"\W", "_", word, flags=re.ASCII) for word in name.split(".")]
+        if self._registry is None:
+            return ".".join(words[-2:]) if len(words) > 1 else f"module.{words[0]}"
+        handlers = [handler.name for handler in self._registry]
+        same = [handler for handler in handlers if handler.rpartition(".")[2] == words[-1]]
+        return (same or difflib.get_close_matches(name, handlers, n=1) or ["module.function"])[0]
+
 
 logger = logging.getLogger("expirebridge")
 
@@ -94,7 +168,7 @@ def read(
     of handlers, and a ServerError if the other server fails.
     """
     registry = Registry.of(settings) if options.tasks else None
-    names = Names(options.map, registry)
+    names = FunctionMap(options.map, registry)
     zone = _zone(options.timezone)
     _check_options(library, options)
     with _OPEN[library](source, store) as (where, source_of):
@@ -179,7 +253,7 @@ def _zone(name: str | None) -> tzinfo:
         raise InvalidSetting(f"--timezone {name}: write a zone, such as Europe/Berlin") from None
 
 
-def _chunks(source: JobSource, names: Names, report: ImportReport) -> Iterator[ImportChunk]:
+def _chunks(source: JobSource, names: FunctionMap, report: ImportReport) -> Iterator[ImportChunk]:
     for page in source.pages():
         chunk = ImportChunk()
         for found in page:
@@ -196,7 +270,9 @@ def _chunks(source: JobSource, names: Names, report: ImportReport) -> Iterator[I
             yield chunk
 
 
-def _made(found: Found, names: Names, report: ImportReport) -> NewTask | ImportedSeries | None:
+def _made(
+    found: Found, names: FunctionMap, report: ImportReport
+) -> NewTask | ImportedSeries | None:
     """What is to be made of a job, or None; then the report says why."""
     if isinstance(found, SkippedJob):
         report.add_left(found)
