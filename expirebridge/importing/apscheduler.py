@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from expirebridge.importing import redis_pages, sql_source
+from expirebridge.importing import redis_source, sql_source
 from expirebridge.importing.job import (
     Found,
     Job,
@@ -90,7 +90,7 @@ def _state_of(pickled: object, at: object) -> tuple[Any, int | None]:
         case bytes() | memoryview(), None:
             return load_symbols(bytes(pickled)), None
         case bytes() | memoryview(), float():
-            return load_symbols(bytes(pickled)), redis_pages.moment_of_score(at * 1000)
+            return load_symbols(bytes(pickled)), redis_source.moment_of_score(at * 1000)
     raise Refused("its row is not as APScheduler writes it")
 
 
@@ -125,7 +125,7 @@ def _schedule_of(kind: str, state: dict[str, Any], due: int | None) -> dict[str,
             f"its trigger is {kind.rpartition('.')[2] or 'unknown'}: here a series has a cron "
             "expression or an interval"
         )
-    end, jitter = _moment(state.get("end_date")), redis_pages.whole(state.get("jitter"))
+    end, jitter = _moment(state.get("end_date")), redis_source.whole(state.get("jitter"))
     optional = {"start": start, "until": end, "jitter": jitter * 1000 or None}
     return schedule | {name: value for name, value in optional.items() if value is not None}
 

@@ -10,7 +10,7 @@ from typing import Any
 import redis
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.importing import redis_pages
+from expirebridge.importing import redis_source
 from expirebridge.importing.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.importing.pickled import load_plain
 
@@ -31,7 +31,7 @@ class Arq:
     def count(self) -> int:
         """See `Source.count`."""
         for queue in self._queues:
-            redis_pages.check_type(self._client, queue, "zset")
+            redis_source.check_type(self._client, queue, "zset")
             if not self._client.exists(queue):
                 raise InvalidSetting(
                     f"there is no key {queue}: the queue is empty, or it is another database, or "
@@ -42,7 +42,7 @@ class Arq:
     def pages(self) -> Iterator[list[Found]]:
         """See `Source.pages`."""
         for queue in self._queues:
-            for page in redis_pages.sorted_set(self._client, queue):
+            for page in redis_source.sorted_set(self._client, queue):
                 pipeline = self._client.pipeline(transaction=False)
                 for id, _ in page:
                     # A string of another type is missing here, and no error.
@@ -51,7 +51,7 @@ class Arq:
                 replies = pipeline.execute()
                 rows = zip(page, replies[::2], replies[1::2], strict=True)
                 yield [
-                    self._found(redis_pages.text(id), score, values, aborted)
+                    self._found(redis_source.text(id), score, values, aborted)
                     for (id, score), values, aborted in rows
                 ]
 
@@ -64,7 +64,7 @@ class Arq:
         if raw is None:
             return SkippedJob(id, "expired: their arq:job:<id> is gone")
         try:
-            return self._job(id, redis_pages.moment_of_score(score), load_plain(raw), tries)
+            return self._job(id, redis_source.moment_of_score(score), load_plain(raw), tries)
         except Refused as error:
             return SkippedJob(id, str(error), refused=True)
 
@@ -92,6 +92,6 @@ class Arq:
             args=args,
             kwargs=kwargs,
             due=due,
-            attempt=max(redis_pages.whole(tries), redis_pages.whole(rest.get("t")) - 1),
+            attempt=max(redis_source.whole(tries), redis_source.whole(rest.get("t")) - 1),
             policies={},
         )

@@ -12,7 +12,7 @@ import redis
 from redis import exceptions
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.importing import redis_pages
+from expirebridge.importing import redis_source
 from expirebridge.importing.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.task.durations import LONGEST
 
@@ -31,23 +31,23 @@ def read_job(queue: str, id: str, due: int, fields: dict[str, bytes]) -> Found:
         return SkippedJob(f"{queue}:{id}", "the next runs of job schedulers; schedule them again")
     if "parentKey" in fields:
         raise Refused("a child of a flow: here no parent would wait for it")
-    options = redis_pages.json_of(fields.get("opts", b"{}"), "its opts")
+    options = redis_source.json_of(fields.get("opts", b"{}"), "its opts")
     if not isinstance(options, dict):
         raise Refused("its opts is not an object")
     retry, changes = _retry(options)
-    if redis_pages.whole(fields.get("priority")):
+    if redis_source.whole(fields.get("priority")):
         changes += ("a priority is ignored",)
     # The ids of a queue are numbers that begin at 1 in each database; with the ms at which the job
     # was made, two queues of one name can be imported.
-    made = redis_pages.text(fields.get("timestamp", b"0"))
+    made = redis_source.text(fields.get("timestamp", b"0"))
     return Job(
         source_id=f"{queue}:{id}",
         id=id_of("bullmq", f"{queue}:{id}:{made}"),
-        names=(f"{queue}.{redis_pages.text(fields['name'])}", queue),
-        args=[redis_pages.json_of(fields.get("data", b"{}"), "its data")],
+        names=(f"{queue}.{redis_source.text(fields['name'])}", queue),
+        args=[redis_source.json_of(fields.get("data", b"{}"), "its data")],
         kwargs={},
         due=due,
-        attempt=redis_pages.whole(fields.get("atm")),
+        attempt=redis_source.whole(fields.get("atm")),
         policies=retry,
         changes=changes,
     )
@@ -55,14 +55,14 @@ def read_job(queue: str, id: str, due: int, fields: dict[str, bytes]) -> Found:
 
 def _retry(options: dict[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The retry policy that `attempts` and `backoff` mean; and what of them is lost."""
-    attempts, backoff = redis_pages.whole(options.get("attempts")), options.get("backoff") or 0
+    attempts, backoff = redis_source.whole(options.get("attempts")), options.get("backoff") or 0
     if attempts < 2:
         return {}, ()
     if not isinstance(backoff, dict):
         backoff = {"type": "fixed", "delay": backoff}
     if backoff.get("type") not in {"fixed", "exponential"}:
         return {}, ("a backoff of your own becomes the handler's retry policy",)
-    first, factor = min(redis_pages.whole(backoff.get("delay")), round(LONGEST * 1000)) / 1000, 1
+    first, factor = min(redis_source.whole(backoff.get("delay")), round(LONGEST * 1000)) / 1000, 1
     if backoff["type"] == "exponential":
         factor = 2
     delays = [
@@ -92,7 +92,7 @@ class BullMQ:
     def pages(self) -> Iterator[list[Found]]:
         """See `Source.pages`."""
         for queue in self._queues():
-            for page in redis_pages.sorted_set(self._client, self._key(queue, "delayed")):
+            for page in redis_source.sorted_set(self._client, self._key(queue, "delayed")):
                 yield self._read(queue, page)
             yield from self._waiting(queue)
             yield [
@@ -102,9 +102,9 @@ class BullMQ:
             ]
 
     def _queues(self) -> list[str]:
-        there = sorted(redis_pages.keys(self._client, f"{self._prefix}:", ":meta"))
+        there = sorted(redis_source.keys(self._client, f"{self._prefix}:", ":meta"))
         for queue in self._wanted.queues or there:
-            redis_pages.check_type(self._client, self._key(queue, "delayed"), "zset")
+            redis_source.check_type(self._client, self._key(queue, "delayed"), "zset")
         if missing := sorted({*self._wanted.queues} - {*there}):
             found = f"there are {', '.join(there)}" if there else "there is none"
             raise InvalidSetting(f"no queue of BullMQ is named {', '.join(missing)}; {found}")
@@ -129,10 +129,10 @@ class BullMQ:
             return
         due = float(self._wanted.now * _PER_MS)
         for name in ("wait", "paused"):
-            for ids in redis_pages.items(self._client, self._key(queue, name)):
+            for ids in redis_source.items(self._client, self._key(queue, name)):
                 # Older versions keep a marker among the ids.
                 yield self._read(queue, [(id, due) for id in ids if not id.startswith(b"0:")])
-        for page in redis_pages.sorted_set(self._client, self._key(queue, "prioritized")):
+        for page in redis_source.sorted_set(self._client, self._key(queue, "prioritized")):
             yield self._read(queue, [(id, due) for id, _ in page])
 
     def _read(self, queue: str, page: list[tuple[bytes, float]]) -> list[Found]:
@@ -141,13 +141,13 @@ class BullMQ:
             pipeline.hmget(f"{self._prefix}:{queue}:".encode() + id, FIELDS)
         rows = pipeline.execute(raise_on_error=False)
         return [
-            _found(queue, redis_pages.text(id), score, row)
+            _found(queue, redis_source.text(id), score, row)
             for (id, score), row in zip(page, rows, strict=True)
         ]
 
     def _length(self, queue: str, name: str) -> int:
         key = self._key(queue, name)
-        kind = redis_pages.text(self._client.type(key))
+        kind = redis_source.text(self._client.type(key))
         counts = {"list": self._client.llen, "zset": self._client.zcard}
         return counts[kind](key) if kind in counts else 0
 
@@ -162,6 +162,6 @@ def _found(queue: str, id: str, score: float, row: Any) -> Found:
         return SkippedJob(f"{queue}:{id}", "its key does not hold a hash", refused=True)
     fields = {name: raw for name, raw in zip(FIELDS, row, strict=True) if raw is not None}
     try:
-        return read_job(queue, id, redis_pages.moment_of_score(score, _PER_MS), fields)
+        return read_job(queue, id, redis_source.moment_of_score(score, _PER_MS), fields)
     except Refused as error:
         return SkippedJob(f"{queue}:{id}", str(error), refused=True)

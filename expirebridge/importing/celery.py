@@ -17,7 +17,7 @@ import orjson
 import redis
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.importing import redis_pages
+from expirebridge.importing import redis_source
 from expirebridge.importing.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.task.durations import LONGEST
 from expirebridge.task.task import to_ms
@@ -51,7 +51,7 @@ def read_message(id: str, headers: dict[str, Any], body: Any, wanted: JobFilter)
         args=plain[0],
         kwargs=plain[1],
         due=due,
-        attempt=redis_pages.whole(headers.get("retries")),
+        attempt=redis_source.whole(headers.get("retries")),
         policies=_policies(headers, due, expires),
         changes=tuple(changes),
     )
@@ -137,18 +137,18 @@ class Celery:
 
     def count(self) -> int:
         """See `Source.count`."""
-        redis_pages.check_type(self._client, self._unacked, "hash")
+        redis_source.check_type(self._client, self._unacked, "hash")
         lists = self._lists()
         for key in lists:
-            redis_pages.check_type(self._client, key, "list")
+            redis_source.check_type(self._client, key, "list")
         return self._client.hlen(self._unacked) + sum(map(self._client.llen, lists))
 
     def pages(self) -> Iterator[list[Found]]:
         """See `Source.pages`."""
-        for page in redis_pages.hash_values(self._client, self._unacked):
+        for page in redis_source.hash_values(self._client, self._unacked):
             yield [self._fetched(tag, raw) for tag, raw in page]
         for key in self._lists():
-            for messages in redis_pages.items(self._client, key):
+            for messages in redis_source.items(self._client, key):
                 yield [self._found(key, raw) for raw in messages]
 
     @property
@@ -162,11 +162,11 @@ class Celery:
     def _bound(self) -> list[str]:
         """Every queue that is bound to an exchange, as kombu notes it."""
         queues: set[str] = set()
-        for exchange in redis_pages.keys(self._client, f"{self._prefix}{_BINDING}", ""):
+        for exchange in redis_source.keys(self._client, f"{self._prefix}{_BINDING}", ""):
             if not exchange.endswith(_FOR_WORKERS):
                 bindings = self._client.smembers(f"{self._prefix}{_BINDING}{exchange}")
                 # Routing key, pattern and queue.
-                queues |= {redis_pages.text(one).rpartition("\x06\x16")[2] for one in bindings}
+                queues |= {redis_source.text(one).rpartition("\x06\x16")[2] for one in bindings}
         if not queues and not self._client.exists(self._unacked):
             raise InvalidSetting(
                 f"no queue of Celery was found, that is no key {self._prefix}{_BINDING}<exchange>: "
@@ -175,9 +175,9 @@ class Celery:
         return sorted(queues)
 
     def _fetched(self, tag: bytes, raw: bytes) -> Found:
-        where = f"unacked {redis_pages.text(tag)}"
+        where = f"unacked {redis_source.text(tag)}"
         try:
-            envelope = redis_pages.json_of(raw, "what it holds")
+            envelope = redis_source.json_of(raw, "what it holds")
         except Refused as error:
             return SkippedJob(where, str(error), refused=True)
         match envelope:
@@ -193,7 +193,7 @@ class Celery:
 
     def _found(self, key: str, raw: bytes) -> Found:
         try:
-            message = redis_pages.json_of(raw, "it")
+            message = redis_source.json_of(raw, "it")
         except Refused as error:
             return SkippedJob(key, str(error), refused=True)
         return self._read(key, message)
@@ -223,7 +223,7 @@ def _body(message: dict[str, Any], headers: dict[str, Any]) -> Any:
         raise Refused("its body is missing")
     if isinstance(properties, dict) and properties.get("body_encoding") == "base64":
         try:
-            return redis_pages.json_of(base64.b64decode(body, validate=True), "its body")
+            return redis_source.json_of(base64.b64decode(body, validate=True), "its body")
         except binascii.Error:
             raise Refused("its body is not base64") from None
-    return redis_pages.json_of(body, "its body")
+    return redis_source.json_of(body, "its body")

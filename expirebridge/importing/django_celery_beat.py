@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.importing import redis_pages, sql_source
+from expirebridge.importing import redis_source, sql_source
 from expirebridge.importing.job import (
     Found,
     Job,
@@ -130,7 +130,7 @@ def _once(schedule: Schedule, since: int) -> int:
 
 
 def _json_of(row: dict[str, Any], name: str, kind: type) -> Any:
-    value = redis_pages.json_of(str(row[name]), f"its {name}")
+    value = redis_source.json_of(str(row[name]), f"its {name}")
     if not isinstance(value, kind):
         raise Refused(f"its {name} are not a JSON {'array' if kind is list else 'object'}")
     return value

@@ -34,13 +34,13 @@ from expirebridge.importing.job import (
     Refused,
     SkippedJob,
 )
-from expirebridge.importing.location import (
+from expirebridge.importing.rabbitmq import CountedLines, RabbitMQ
+from expirebridge.importing.redis_source import (
     failing_as_source,
     place_of,
     refuse_own_database,
     warn_of_cluster,
 )
-from expirebridge.importing.rabbitmq import CountedLines, RabbitMQ
 from expirebridge.importing.report import ImportReport
 from expirebridge.moving import calls as migration
 from expirebridge.moving import ndjson

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from expirebridge.errors import InvalidSetting
-from expirebridge.importing import celery, redis_pages
+from expirebridge.importing import celery, redis_source
 from expirebridge.importing.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
-from expirebridge.importing.redis_pages import PAGE
+from expirebridge.importing.redis_source import PAGE
 from expirebridge.task.counting import plural
 from expirebridge.task.task import from_ms
 
@@ -122,7 +122,7 @@ class RabbitMQ:
             raw = base64.b64decode(encoded, validate=True)
         except binascii.Error:
             raise Refused("its body is not base64") from None
-        body = redis_pages.json_of(raw, f"its body, {kind}," if kind else "its body")
+        body = redis_source.json_of(raw, f"its body, {kind}," if kind else "its body")
         if isinstance(headers.get("task"), str) and isinstance(headers.get("id"), str):
             return self._of_celery(headers, body, due)
         return Job(
