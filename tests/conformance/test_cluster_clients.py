@@ -44,7 +44,7 @@ def client(request: pytest.FixtureRequest, stage: ClusterStage) -> Iterator[Clie
 
 
 def tag_of(id: str) -> str:
-    """The tag of an id's partition, by the table of docs/reference/wire-protocol.md."""
+    """The tag of an id's partition, by the table of docs/partition-tags.txt."""
     return LAYOUT.slot_of(LAYOUT.partition_of(id))
 
 
