@@ -2,18 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import GroupNotFound, InvalidTask
+from expirebridge.groups.names import group_of
 from expirebridge.groups.values import Group, GroupState
 from expirebridge.task.answers import texts_of
 from expirebridge.task.keys import check_group
-from expirebridge.task.task import State
+from expirebridge.task.task import State, Task
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
-from expirebridge.web.context import PageContext, redirect
+from expirebridge.web.context import Entry, PageContext, redirect
+from expirebridge.web.overview import Overview
+from expirebridge.web.rooms import RoomPages
 from expirebridge.web.search import lean
 
 SHOWN_GROUPS = 200
@@ -107,3 +112,21 @@ class GroupPages:
             left_out=texts_of(members.left_out), now=await self._context.now(),
             told=request.query_params.get("told", ""),
         )  # fmt: skip
+
+
+def _routes(context: PageContext, _: Overview) -> list[BaseRoute]:
+    pages = GroupPages(context)
+    return [
+        Route("/groups", pages.groups, name="groups"),
+        Route("/groups", pages.act, methods=["POST"]),
+    ]
+
+
+async def _of_task(context: PageContext, task: Task) -> Mapping[str, Any]:
+    name = group_of(task.id)
+    return {"group": await context.bridge.get_group(name) if name is not None else None}
+
+
+PAGES = RoomPages(
+    routes=_routes, entry=lambda _: Entry(40, "groups", "/groups", "Groups"), of_task=_of_task
+)

@@ -1,4 +1,4 @@
-"""Gives the series of a ledger to the commands for series."""
+"""Gives the series of a ledger to the commands and the pages for series."""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from expirebridge.task.calls.call import Steps
 
 if TYPE_CHECKING:
     from expirebridge.ledger.ledger_series import LedgerSeries
+    from expirebridge.ledger.series_page import LedgerSeriesPages
 
 
 def place_of(settings: Settings) -> "LedgerSeries | None":
@@ -20,6 +21,16 @@ def place_of(settings: Settings) -> "LedgerSeries | None":
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
     return LedgerSeries(settings)
+
+
+def place_for_pages(settings: Settings) -> "LedgerSeriesPages | None":
+    """Return the same, to be awaited."""
+    series = place_of(settings)
+    if series is None:
+        return None
+    from expirebridge.ledger.series_page import LedgerSeriesPages  # noqa: PLC0415 - needs an extra
+
+    return LedgerSeriesPages(series)
 
 
 def is_in_use() -> Steps[bool]:

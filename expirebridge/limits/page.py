@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask
@@ -14,8 +15,9 @@ from expirebridge.task.answers import texts_of
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.operations.holding import LONGEST_TEXT
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
-from expirebridge.web.context import PageContext, redirect
+from expirebridge.web.context import Entry, PageContext, redirect
 from expirebridge.web.overview import Overview
+from expirebridge.web.rooms import RoomPages
 
 SHOWN_LANES = 100
 """Rows of the table of lanes."""
@@ -95,3 +97,14 @@ class LimitPages:
         target = f"{order.kind} {order.name}"
         results = await carry_out(self._context, request, order.action, target, work)
         return redirect(request, "limits", told=next(iter(results)))
+
+
+def _routes(context: PageContext, overview: Overview) -> list[BaseRoute]:
+    pages = LimitPages(context, overview)
+    return [
+        Route("/limits", pages.limits, name="limits"),
+        Route("/limits", pages.act, methods=["POST"]),
+    ]
+
+
+PAGES = RoomPages(routes=_routes, entry=lambda _: Entry(50, "limits", "/limits", "Limits"))

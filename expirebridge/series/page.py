@@ -2,43 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.series.merged_listing import cursors_in, joined
+from expirebridge.series.places import AsyncSeriesPlace, awaited_place_beside
 from expirebridge.series.schedule import check_series_id
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.task.answers import texts_of
 from expirebridge.task.calls.call import PARTITIONS, Steps
-from expirebridge.task.task import State, Task, to_ms
-from expirebridge.web.actions import (
-    READ_ONLY,
-    SeriesOrder,
-    SeriesStore,
-    actions_on,
-    carry_out,
-    read_form,
-)
-from expirebridge.web.context import PageContext, redirect
+from expirebridge.task.task import Change, State, Task, to_ms
+from expirebridge.web.actions import READ_ONLY, carry_out, read_form
+from expirebridge.web.context import Entry, PageContext, redirect
+from expirebridge.web.overview import Overview
+from expirebridge.web.rooms import RoomPages
 from expirebridge.web.search import ids_in, lean
-
-
-class PlaceBeside(SeriesStore, Protocol):
-    """Keeps series beside Redis."""
-
-    async def list_series(self, *, limit: int, cursor: str | None) -> SeriesListing:
-        """A page of the series."""
-        ...
-
-    async def get_series(self, id: str) -> Series | None:
-        """A series; None if there is none."""
-        ...
-
 
 # Finds the tasks of one series, among all others.
 
@@ -81,6 +65,47 @@ def ticks_of(series: str, operations: Operations) -> Steps[Ticks]:
     return Ticks(latest[:MOST_TICKS], all_seen)
 
 
+# The actions on one series.
+
+SERIES_CHOICES = {"run": "Run now", "pause": "Pause", "resume": "Resume"}
+"""The actions on a series, by the words of `expirebridge series`, and their labels."""
+
+
+def actions_on(series: Series) -> dict[str, str]:
+    """Those that make sense for a series as it is, with their labels."""
+    left_out = "resume" if series.paused is None else "pause"
+    return {name: label for name, label in SERIES_CHOICES.items() if name != left_out}
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOrder:
+    """An action on one series."""
+
+    name: str
+    id: str
+
+    @classmethod
+    def read(cls, form: Mapping[str, str]) -> "SeriesOrder":
+        """Read a form. Raises InvalidTask for an invalid one."""
+        name, id = form.get("action", ""), check_series_id(form.get("id", "").strip())
+        if name not in SERIES_CHOICES:
+            raise InvalidTask(f"action: one of {', '.join(SERIES_CHOICES)}")
+        return cls(name, id)
+
+    async def carry_out(self, place: AsyncSeriesPlace) -> Mapping[Change, int]:
+        """Carry it out; return the result, as the actions on tasks do."""
+        match self.name:
+            case "pause":
+                return {await place.pause_series(self.id): 1}
+            case "resume":
+                return {await place.resume_series(self.id): 1}
+            case _:
+                made = await place.run_series(self.id)
+                return {Change.NOT_FOUND if made is None else Change.DUE_NOW: 1}
+
+
+# The pages.
+
 LIMIT = 100
 """Rows of a page, of Redis, and as many of the ledger."""
 IN_REDIS, IN_LEDGER = "redis", "ledger"
@@ -89,7 +114,7 @@ IN_REDIS, IN_LEDGER = "redis", "ledger"
 class SeriesPages:
     """The handlers of these pages."""
 
-    def __init__(self, context: PageContext, of_ledger: PlaceBeside | None) -> None:
+    def __init__(self, context: PageContext, of_ledger: AsyncSeriesPlace | None) -> None:
         self._context = context
         self._of_ledger = of_ledger
 
@@ -163,7 +188,7 @@ class SeriesPages:
         return found
 
     async def _list_both(
-        self, of_ledger: PlaceBeside, cursor: str | None
+        self, of_ledger: AsyncSeriesPlace, cursor: str | None
     ) -> tuple[SeriesListing, list[str]]:
         """A page of both, and why the ledger's are left out, if they are."""
         here, there = cursors_in(cursor)
@@ -177,7 +202,7 @@ class SeriesPages:
             trouble = [f"the ledger: {error}"]
         return joined(in_redis, in_ledger), trouble
 
-    def _at(self, place: str) -> SeriesStore:
+    def _at(self, place: str) -> AsyncSeriesPlace:
         if place == IN_REDIS:
             return self._context.bridge
         if self._of_ledger is None:
@@ -196,3 +221,20 @@ def _place_in(given: Mapping[str, str]) -> str | None:
 def _link(series: Series) -> str:
     """The query of a series' page."""
     return urlencode({"id": series.id, "in": IN_LEDGER if series.ledger else IN_REDIS})
+
+
+def _routes(context: PageContext, _: Overview) -> list[BaseRoute]:
+    pages = SeriesPages(context, awaited_place_beside(context.settings))
+    return [
+        Route("/series", pages.series, name="series"),
+        Route("/series", pages.act, methods=["POST"]),
+    ]
+
+
+async def _of_task(_: PageContext, task: Task) -> Mapping[str, Any]:
+    return {"series": series_of_tick(task)}
+
+
+PAGES = RoomPages(
+    routes=_routes, entry=lambda _: Entry(30, "series", "/series", "Series"), of_task=_of_task
+)

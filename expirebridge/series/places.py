@@ -38,11 +38,38 @@ class SeriesPlace(Protocol):
         ...
 
 
+class AsyncSeriesPlace(Protocol):
+    """Keeps series, for pages: an AsyncBridge, or a ledger."""
+
+    async def list_series(self, *, limit: int, cursor: str | None) -> SeriesListing:
+        """Return a page of the series."""
+        ...
+
+    async def get_series(self, id: str) -> Series | None:
+        """Return a series; None if there is none."""
+        ...
+
+    async def pause_series(self, id: str) -> Change:
+        """Let a series make no ticks."""
+        ...
+
+    async def resume_series(self, id: str) -> Change:
+        """Let a paused series go on."""
+        ...
+
+    async def run_series(self, id: str) -> object | None:
+        """Make one more tick, due now; None if there is no such series."""
+        ...
+
+
 class GivesSeries(Protocol):
     """The module `series_place` of a capability that keeps series."""
 
     def place_of(self, settings: Settings) -> SeriesPlace | None:
         """Return what keeps them by these settings; None if they name nothing that does."""
+
+    def place_for_pages(self, settings: Settings) -> AsyncSeriesPlace | None:
+        """Return the same, to be awaited."""
 
     def is_in_use(self) -> Steps[bool]:
         """Return whether this database of Redis has tasks of series that are kept there."""
@@ -51,6 +78,12 @@ class GivesSeries(Protocol):
 def place_beside(settings: Settings) -> SeriesPlace | None:
     """Return what keeps series beside Redis, by these settings."""
     places = (one.place_of(settings) for one in _given())
+    return next((place for place in places if place is not None), None)
+
+
+def awaited_place_beside(settings: Settings) -> AsyncSeriesPlace | None:
+    """Return the same, to be awaited."""
+    places = (one.place_for_pages(settings) for one in _given())
     return next((place for place in places if place is not None), None)
 
 

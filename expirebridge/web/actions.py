@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -12,8 +12,6 @@ from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.series.schedule import check_series_id
-from expirebridge.series.values import Series
 from expirebridge.task import keys
 from expirebridge.task.calls import actions
 from expirebridge.task.durations import seconds_of
@@ -80,7 +78,7 @@ async def _note(context: PageContext, who: str, action: str, target: str, result
         )
 
 
-# The actions on tasks, on one or on all that match a filter, and those on one series.
+# The actions on tasks, on one or on all that match a filter.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,59 +145,6 @@ class Order:
                 return await bridge.put_off_all(ids, self.by)
             case _:
                 return Counter([await bridge.run_now(id) for id in ids])
-
-
-SERIES_CHOICES = {"run": "Run now", "pause": "Pause", "resume": "Resume"}
-"""The actions on a series, by the words of `expirebridge series`, and their labels."""
-
-
-def actions_on(series: Series) -> dict[str, str]:
-    """Those that make sense for a series as it is, with their labels."""
-    left_out = "resume" if series.paused is None else "pause"
-    return {name: label for name, label in SERIES_CHOICES.items() if name != left_out}
-
-
-class SeriesStore(Protocol):
-    """The owner of a series: an AsyncBridge, or a ledger."""
-
-    async def pause_series(self, id: str) -> Change:
-        """Pause a series: it makes no ticks."""
-        ...
-
-    async def resume_series(self, id: str) -> Change:
-        """Resume a paused series."""
-        ...
-
-    async def run_series(self, id: str) -> object | None:
-        """Make one more tick, due now; None if there is no such series."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesOrder:
-    """An action on one series."""
-
-    name: str
-    id: str
-
-    @classmethod
-    def read(cls, form: Mapping[str, str]) -> "SeriesOrder":
-        """Read a form. Raises InvalidTask for an invalid one."""
-        name, id = form.get("action", ""), check_series_id(form.get("id", "").strip())
-        if name not in SERIES_CHOICES:
-            raise InvalidTask(f"action: one of {', '.join(SERIES_CHOICES)}")
-        return cls(name, id)
-
-    async def carry_out(self, place: SeriesStore) -> Mapping[Change, int]:
-        """Carry it out; return the result, as the actions on tasks do."""
-        match self.name:
-            case "pause":
-                return {await place.pause_series(self.id): 1}
-            case "resume":
-                return {await place.resume_series(self.id): 1}
-            case _:
-                made = await place.run_series(self.id)
-                return {Change.NOT_FOUND if made is None else Change.DUE_NOW: 1}
 
 
 _LOGGED = 200

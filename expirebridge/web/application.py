@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis.asyncio
 from starlette.applications import Starlette
@@ -17,30 +17,29 @@ from expirebridge.bridge import AsyncBridge, Operations
 from expirebridge.connection import clients
 from expirebridge.errors import (
     GroupIncomplete,
-    InvalidSetting,
     InvalidTask,
     LedgerError,
     ServerError,
 )
-from expirebridge.groups.page import GroupPages
 from expirebridge.hooks import Hooks
-from expirebridge.limits.page import LimitPages
-from expirebridge.series.page import SeriesPages
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.task.task import Task
 from expirebridge.web.actions import ActionPages
-from expirebridge.web.context import PageContext, Redact
+from expirebridge.web.context import Entry, PageContext, Redact
 from expirebridge.web.edit import EditPages
 from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import TaskPages
-
-if TYPE_CHECKING:
-    from expirebridge.ledger.page import LedgerPages, LedgerSeriesPages
+from expirebridge.web.rooms import rooms_pages
 
 STATIC = Path(__file__).parent / "static"
+OWN_ENTRIES = (
+    Entry(10, "overview", "/", "Overview"),
+    Entry(20, "tasks", "/tasks", "Tasks"),
+    Entry(70, "actions", "/actions", "Actions"),
+)
 
 
 def app(
@@ -77,6 +76,7 @@ def app(
         actions=actions,
         redact=redact or _as_it_is,
         redacts=redact is not None,
+        entries=_entries(settings),
     )
 
     @contextlib.asynccontextmanager
@@ -99,26 +99,19 @@ def app(
     )
 
 
+def _entries(settings: Settings) -> list[Entry]:
+    of_rooms = [room.entry(settings) for room in rooms_pages()]
+    return sorted([*OWN_ENTRIES, *(entry for entry in of_rooms if entry is not None)])
+
+
 def _routes(context: PageContext) -> list[BaseRoute]:
-    of_ledger, series_of_ledger = _of_ledger(context)
-    overview = Overview(context, None if of_ledger is None else of_ledger.alarms)
-    pages, live, acting = (
-        TaskPages(context, overview),
-        LivePages(context, overview),
-        ActionPages(context),
-    )
-    series, limits = SeriesPages(context, series_of_ledger), LimitPages(context, overview)
-    editing, groups = EditPages(context), GroupPages(context)
+    overview = Overview(context)
+    pages, live = TaskPages(context, overview), LivePages(context, overview)
+    acting, editing = ActionPages(context), EditPages(context)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
         Route("/tasks", pages.tasks, name="tasks"),
-        Route("/limits", limits.limits, name="limits"),
-        Route("/limits", limits.act, methods=["POST"]),
-        Route("/series", series.series, name="series"),
-        Route("/series", series.act, methods=["POST"]),
-        Route("/groups", groups.groups, name="groups"),
-        Route("/groups", groups.act, methods=["POST"]),
         Route("/find", pages.find),
         Route("/task", pages.task, name="task"),
         Route("/task", acting.act, methods=["POST"]),
@@ -129,21 +122,9 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         Route("/bulk", acting.preview),
         Route("/bulk", acting.act_on_all, methods=["POST"]),
         Route("/actions", acting.log, name="actions"),
-        *([] if of_ledger is None else [Route("/ledger", of_ledger.ledger, name="ledger")]),
+        *(route for room in rooms_pages() for route in room.routes(context, overview)),
         Mount("/static", _Assets(directory=STATIC), name="static"),
     ]
-
-
-def _of_ledger(context: PageContext) -> "tuple[LedgerPages, LedgerSeriesPages] | tuple[None, None]":
-    """The page that shows a ledger, and what the pages of series ask of it, if there is one."""
-    if context.settings.ledger is None:
-        return None, None
-    # Here, so that SQLAlchemy is imported only where there is a ledger.
-    try:
-        from expirebridge.ledger.page import LedgerPages, LedgerSeriesPages  # noqa: PLC0415
-    except ModuleNotFoundError as missing:
-        raise InvalidSetting(str(missing)) from None
-    return LedgerPages(context), LedgerSeriesPages(context.settings)
 
 
 def without_arguments(task: Task) -> Task:

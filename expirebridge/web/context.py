@@ -1,6 +1,6 @@
 """Shared by all pages: the source of the data, the templates, and the error pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +30,17 @@ MAX_TEXT = 20_000
 """The most characters of an argument, a result or an error that a page shows."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """A page in the navigation."""
+
+    place: int
+    """The least is the first."""
+    name: str
+    path: str
+    label: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
     """The data source, settings and templates that all pages share."""
@@ -44,6 +55,8 @@ class PageContext:
     redact: Redact
     redacts: bool
     """True if something may be hidden: then what `redact` cannot look at is not shown."""
+    entries: Sequence[Entry]
+    """The navigation."""
 
     async def find(self, id: str) -> Situation | None:
         """Read a task, and all about the reason for its state; None if there is no such task."""
@@ -67,6 +80,7 @@ class PageContext:
             actions=self.actions,
             server=shown_server(self.settings.url, self.store.client),
             states=list(State),
+            entries=self.entries,
             has_ledger=self.settings.ledger is not None,
             **values,
         )

@@ -92,8 +92,8 @@ def _rate(per_second: float) -> str:
 
 
 T = TypeVar("T")
-Look = Callable[[], Awaitable[tuple[Finding, ...]]]
-"""Returns the findings of another page."""
+Look = Callable[[], Awaitable[Sequence[Finding]]]
+"""Returns findings of a room."""
 
 PRESENT_FOR = 1.0
 """For how many seconds a reading of the present is shown to other viewers, too."""
@@ -154,9 +154,9 @@ class Course:
 class Overview:
     """Reads the present state and the charts. One reading serves all viewers for some seconds."""
 
-    def __init__(self, context: PageContext, of_ledger: Look | None = None) -> None:
+    def __init__(self, context: PageContext) -> None:
         self._context = context
-        self._of_ledger = of_ledger
+        self._looks: list[Look] = []
         self._readings = Readings()
         self.present = Shared(self._present, PRESENT_FOR)
         self._courses = {
@@ -165,6 +165,10 @@ class Overview:
         }
         self.survey = Shared(self._read_survey, COURSE_FOR)
         self._functions = Shared(self._read_functions, COURSE_FOR)
+
+    def ask_too(self, look: Look) -> None:
+        """Show these findings, too."""
+        self._looks.append(look)
 
     async def _present(self) -> CurrentState:
         context = self._context
@@ -221,8 +225,8 @@ class Overview:
             )
             functions = await self._functions()
             findings = await self._made_on(Occasion.COURSE)
-            if self._of_ledger is not None:
-                findings += await self._of_ledger()
+            for look in self._looks:
+                findings += await look()
         except ServerUnreachable:
             return Course()  # the present reports it
         except ServerError as failure:

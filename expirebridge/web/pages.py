@@ -7,8 +7,6 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from expirebridge.groups.names import group_of
-from expirebridge.series.page import series_of_tick
 from expirebridge.task import keys
 from expirebridge.task.answers import texts_of
 from expirebridge.task.reason import Reason
@@ -18,6 +16,7 @@ from expirebridge.web.actions import actions_in
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.edit import hides_arguments, offers_edit
 from expirebridge.web.overview import Overview, span_in
+from expirebridge.web.rooms import rooms_pages
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
@@ -104,9 +103,10 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
     """The values for the template of a task, or for the parts of it that change."""
     task = found.task
     shown = context.redact(task)
-    name = group_of(task.id)
-    group = await context.bridge.get_group(name) if name is not None else None
-    return {
+    values: dict[str, Any] = {}
+    for room in rooms_pages():
+        values |= await room.of_task(context, task)
+    return values | {
         "task": shown,
         "reason": reason_of(found, shown),
         "now": await context.now(),
@@ -116,8 +116,6 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
         "waits": task.state in UNCLAIMED,
-        "series": series_of_tick(task),
-        "group": group,
     }
 
 

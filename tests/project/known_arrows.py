@@ -90,14 +90,6 @@ FRAMES_TO_ROOMS: set[str] = {
     "testing.traveller -> limits.declared_limits",
     "testing.traveller -> series.definition",
     "testing.traveller -> series.ticks",
-    "web.actions -> series.schedule",
-    "web.actions -> series.values",
-    "web.application -> groups.page",
-    "web.application -> ledger.page",
-    "web.application -> limits.page",
-    "web.application -> series.page",
-    "web.pages -> groups.names",
-    "web.pages -> series.page",
 }
 """Each wants a seam, but for those of `testing` and `importing`.
 

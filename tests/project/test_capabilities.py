@@ -7,12 +7,14 @@ import expirebridge.foreign.checks
 import expirebridge.foreign.words
 import expirebridge.groups.checks
 import expirebridge.groups.explain
+import expirebridge.groups.page
 import expirebridge.groups.roles
 import expirebridge.groups.words
 import expirebridge.lateness.roles
 import expirebridge.lateness.words
 import expirebridge.ledger.checks
 import expirebridge.ledger.explain
+import expirebridge.ledger.page
 import expirebridge.ledger.roles
 import expirebridge.ledger.series_place
 import expirebridge.ledger.stored_calls
@@ -20,6 +22,7 @@ import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.clear_values
 import expirebridge.limits.explain
+import expirebridge.limits.page
 import expirebridge.limits.words
 import expirebridge.moving.checks
 import expirebridge.moving.words
@@ -27,6 +30,7 @@ import expirebridge.sealing.checks
 import expirebridge.sealing.explain
 import expirebridge.sealing.words
 import expirebridge.series.checks
+import expirebridge.series.page
 import expirebridge.series.roles
 import expirebridge.series.stored_calls
 import expirebridge.series.words
@@ -40,6 +44,7 @@ from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
 from expirebridge.task.explaining import Explains
+from expirebridge.web.rooms import GivesPages
 
 EXPLAIN: tuple[Explains, ...] = (
     expirebridge.limits.explain,
@@ -129,3 +134,15 @@ SERIES_PLACES: tuple[GivesSeries, ...] = (expirebridge.ledger.series_place,)
 
 def test_these_keep_series_beside_redis() -> None:
     assert given("series_place") == SERIES_PLACES
+
+
+PAGES: tuple[GivesPages, ...] = (
+    expirebridge.limits.page,
+    expirebridge.groups.page,
+    expirebridge.series.page,
+    expirebridge.ledger.page,
+)
+
+
+def test_these_have_pages_of_the_dashboard() -> None:
+    assert given("page") == PAGES
