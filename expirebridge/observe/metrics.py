@@ -15,7 +15,6 @@ from prometheus_client.registry import Collector
 from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import (
     Claimed,
-    Direction,
     End,
     Ended,
     Event,
@@ -25,7 +24,6 @@ from expirebridge.hooks import (
     Made,
     Misfired,
     Misplaced,
-    Passed,
     ProcessEnd,
     ProcessEnded,
     ProcessStarted,
@@ -33,8 +31,8 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
-from expirebridge.lateness.scale_endpoint import with_scale
 from expirebridge.observe.metrics_server import MetricsServer
+from expirebridge.observe.rooms import EventMetrics, WsgiApp, rooms_metrics
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.task.lateness import LateCause
@@ -67,8 +65,9 @@ class Metrics:
         self._series = tuple(series)
         self.registry = registry if registry is not None else CollectorRegistry()
         own = CollectorRegistry()
-        self._parts = (
-            _TaskMetrics(own, frozenset(functions)), _ListenerMetrics(own), _RelayMetrics(own),
+        self._parts: tuple[EventMetrics, ...] = (
+            _TaskMetrics(own, frozenset(functions)), _ListenerMetrics(own),
+            *(room.events(own) for room in rooms_metrics() if room.events is not None),
             _ObjectiveMetrics(own, objectives),
         )  # fmt: skip
         self.registry.register(_WithoutCreated(own))
@@ -81,11 +80,9 @@ class Metrics:
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
         self.registry.register(OfTheServer(settings, self._series))
-        if settings.ledger is not None:
-            # Here, so that SQLAlchemy is imported only where there is a ledger.
-            from expirebridge.ledger.metrics import OfTheLedger  # noqa: PLC0415
-
-            self.registry.register(OfTheLedger(settings))
+        for room in rooms_metrics():
+            if room.collector is not None and (collector := room.collector(settings)) is not None:
+                self.registry.register(collector)
 
     def serve(self, host: str, port: int, settings: Settings | None = None) -> str:
         """Serve the metrics by HTTP, from a thread, and return the URL. Port 0 is any free port.
@@ -93,9 +90,13 @@ class Metrics:
         With `settings`, `/scale` says how many listeners the next minutes need. Raises
         InvalidSetting if the address cannot be used.
         """
-        app = make_wsgi_app(self.registry)
+        app: WsgiApp = make_wsgi_app(self.registry)
+        if settings is not None:
+            for room in rooms_metrics():
+                if room.answers is not None:
+                    app = room.answers(app, settings)
         try:
-            server = MetricsServer(with_scale(app, settings) if settings else app, host, port)
+            server = MetricsServer(app, host, port)
         except OSError as error:
             raise InvalidSetting(f"metrics on {host}:{port}: {error}") from None
         server.start()
@@ -282,35 +283,3 @@ class _ObjectiveMetrics:
                 most := self._objectives.get(task.func)
             ) is not None:
                 self._starts.labels(task.func, WITHIN if late <= most else OVER).inc()
-
-
-class _RelayMetrics:
-    """The metrics of the ledger's relay, which begin at zero."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
-        self._made = counter(
-            "expirebridge_ledger_passes", "Passes of the ledger's relay, by direction.",
-            ["direction"],
-        )  # fmt: skip
-        self._carried = counter(
-            "expirebridge_ledger_carried_rows", "Rows that passes carried, by direction.",
-            ["direction"],
-        )  # fmt: skip
-        self._rebuilt = counter(
-            "expirebridge_ledger_rebuilt_rows",
-            "Rows that were carried again, since the server had lost them.",
-        )
-        self._refused = counter("expirebridge_ledger_refused_rows", "Rows that cannot be tasks.")
-        for direction in Direction:
-            self._made.labels(direction)
-            self._carried.labels(direction)
-
-    def count(self, event: Event) -> None:
-        """Count an event, if it is one of these."""
-        match event:
-            case Passed():
-                self._made.labels(event.direction).inc()
-                self._carried.labels(event.direction).inc(event.rows)
-                self._rebuilt.inc(event.rebuilt)
-                self._refused.inc(event.refused)

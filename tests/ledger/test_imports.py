@@ -56,7 +56,7 @@ apps = ("django.contrib.admin", "django.contrib.auth", "django.contrib.contentty
 settings.configure(INSTALLED_APPS=[*apps, "expirebridge.contrib.django"])
 django.setup()
 FOR_A_LEDGER = {"expirebridge.testing.alone", "expirebridge.testing.rows"}
-FOR_ALL = {"calls", "command", "page", "row_state", "words"}
+FOR_ALL = {"calls", "command", "metrics", "page", "row_state", "words"}
 FOR_ALL = {f"expirebridge.ledger.{name}" for name in FOR_ALL}
 answers["not imported"] = []
 for module in pkgutil.walk_packages(expirebridge.__path__, "expirebridge.", lambda name: None):

@@ -7,13 +7,16 @@ import expirebridge.foreign.checks
 import expirebridge.foreign.words
 import expirebridge.groups.checks
 import expirebridge.groups.explain
+import expirebridge.groups.metrics
 import expirebridge.groups.page
 import expirebridge.groups.roles
 import expirebridge.groups.words
+import expirebridge.lateness.metrics
 import expirebridge.lateness.roles
 import expirebridge.lateness.words
 import expirebridge.ledger.checks
 import expirebridge.ledger.explain
+import expirebridge.ledger.metrics
 import expirebridge.ledger.page
 import expirebridge.ledger.roles
 import expirebridge.ledger.series_place
@@ -22,14 +25,17 @@ import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.clear_values
 import expirebridge.limits.explain
+import expirebridge.limits.metrics
 import expirebridge.limits.page
 import expirebridge.limits.words
 import expirebridge.moving.checks
+import expirebridge.moving.metrics
 import expirebridge.moving.words
 import expirebridge.sealing.checks
 import expirebridge.sealing.explain
 import expirebridge.sealing.words
 import expirebridge.series.checks
+import expirebridge.series.metrics
 import expirebridge.series.page
 import expirebridge.series.roles
 import expirebridge.series.stored_calls
@@ -40,6 +46,7 @@ from expirebridge.checks.of_capabilities import GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.listener.partition.capability_roles import GivesRoles
+from expirebridge.observe.rooms import GivesMetrics
 from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
@@ -146,3 +153,17 @@ PAGES: tuple[GivesPages, ...] = (
 
 def test_these_have_pages_of_the_dashboard() -> None:
     assert given("page") == PAGES
+
+
+METRICS: tuple[GivesMetrics, ...] = (
+    expirebridge.limits.metrics,
+    expirebridge.groups.metrics,
+    expirebridge.series.metrics,
+    expirebridge.lateness.metrics,
+    expirebridge.moving.metrics,
+    expirebridge.ledger.metrics,
+)
+
+
+def test_these_have_metrics() -> None:
+    assert given("metrics") == METRICS

@@ -13,14 +13,13 @@ from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.lateness.scaling import AHEAD, MOST_PLACES, WITHIN, read_scale
+from expirebridge.observe.rooms import RoomMetrics, WsgiApp
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.durations import seconds_of
 
 PATH = "/scale"
 _DEFAULTS = {"ahead": f"{AHEAD:g}", "within": f"{WITHIN:g}", "concurrency": ""}
-
-WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def with_scale(metrics: WsgiApp, settings: Settings) -> WsgiApp:
@@ -74,3 +73,6 @@ def _reply(
 ) -> Iterable[bytes]:
     start_response(status, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
     return [orjson.dumps(body) + b"\n"]
+
+
+METRICS = RoomMetrics(answers=with_scale)

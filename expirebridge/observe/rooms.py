@@ -1,0 +1,62 @@
+"""What rooms add to the metrics: each says it in its `metrics`."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from expirebridge.bridge import Operations
+from expirebridge.capabilities import given
+from expirebridge.hooks import Event
+from expirebridge.settings import Settings
+from expirebridge.task.answers import Counts
+from expirebridge.task.calls.call import Steps
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrape:
+    """What a scrape knows before it asks for the numbers of rooms."""
+
+    operations: Operations
+    counts: Counts
+    series: Sequence[str]
+    """The ids of the series that become labels."""
+
+
+class EventMetrics(Protocol):
+    """Metrics that count what happens here."""
+
+    def count(self, event: Event) -> None:
+        """Count an event, if it is one of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomMetrics:
+    """A room's part of the metrics."""
+
+    place: int = 0
+    """The place of what it measures in a scrape; the least is the first."""
+    measure: Callable[[Scrape], Steps[list[GaugeMetricFamily]]] | None = None
+    """Asks the server at each scrape."""
+    events: Callable[[CollectorRegistry], EventMetrics] | None = None
+    """Registers metrics that begin at zero."""
+    collector: Callable[[Settings], Collector | None] | None = None
+    """Returns what asks something else than the server at each scrape; None if there is nothing."""
+    answers: Callable[[WsgiApp, Settings], WsgiApp] | None = None
+    """Adds a path to those that are served."""
+
+
+class GivesMetrics(Protocol):
+    """A module with a part of the metrics."""
+
+    METRICS: RoomMetrics
+
+
+def rooms_metrics() -> list[RoomMetrics]:
+    """Return the parts of all rooms that have one."""
+    return [module.METRICS for module in cast("tuple[GivesMetrics, ...]", given("metrics"))]
