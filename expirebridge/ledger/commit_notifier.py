@@ -13,11 +13,11 @@ from sqlalchemy.orm import Session, scoped_session
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.fleet.operations import UnknownFunctions
-from expirebridge.ledger.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import partitions
 from expirebridge.task.forks import renew_after_fork
+from expirebridge.task.transactions import Transaction
 
 logger = logging.getLogger("expirebridge")
 

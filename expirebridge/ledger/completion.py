@@ -12,7 +12,7 @@ from expirebridge.ledger.rows import Row
 from expirebridge.ledger.sql_tables import Tables, tables
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.transaction import adapter_of
-from expirebridge.ledger.transactions import Transaction
+from expirebridge.task.transactions import Transaction
 
 
 def complete(

@@ -27,7 +27,6 @@ from expirebridge.ledger.sql_tables import Tables, own_tables
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
-from expirebridge.ledger.transactions import Transaction
 from expirebridge.series.definition import spec_from
 from expirebridge.series.schedule import Missed, Overlap, check_series_id
 from expirebridge.series.values import Series, SeriesListing
@@ -43,6 +42,7 @@ from expirebridge.task.keywords import advice_on, advising, advising_methods
 from expirebridge.task.new_task import Func, new_task, refuse_repeated_ids, when_of
 from expirebridge.task.policies import MisfireSpec, RetrySpec
 from expirebridge.task.task import Change, Outcome, State, Task, from_ms
+from expirebridge.task.transactions import Transaction
 
 # Emits the events of tasks that a ledger makes, as a Bridge does of its own.
 

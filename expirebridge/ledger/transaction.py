@@ -15,7 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session, scoped_session
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.transactions import Transaction
+from expirebridge.task.transactions import Transaction
 
 Values = Mapping[str, Any]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from expirebridge.task.short_repr import short_repr
 
 if TYPE_CHECKING:  # a process that only makes tasks does without these
-    from expirebridge.ledger.transactions import Transaction
     from expirebridge.limits.lanes import QueuePlace
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.lateness import Lateness
+    from expirebridge.task.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

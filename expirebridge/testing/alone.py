@@ -12,9 +12,9 @@ from expirebridge.ledger.row_state import RowVersion
 from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.transaction import adapter_of
-from expirebridge.ledger.transactions import Transaction
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.task.transactions import Transaction
 from expirebridge.testing.rows import seen_after
 
 

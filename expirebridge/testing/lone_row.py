@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from expirebridge.ledger.row_check import outcome_after
 from expirebridge.ledger.row_state import RowVersion
-from expirebridge.ledger.transactions import Transaction
 from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.task.transactions import Transaction
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt

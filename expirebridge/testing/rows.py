@@ -29,12 +29,12 @@ from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.transaction import adapter_of
-from expirebridge.ledger.transactions import Transaction
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import producing
+from expirebridge.task.transactions import Transaction
 from expirebridge.testing import time
 from expirebridge.testing.environment import unseen_loop, waiting_thread
 from expirebridge.testing.errors import TravelError

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Kind, check_binding
-from expirebridge.ledger.transactions import Transaction
 from expirebridge.limits.values import Rate
 from expirebridge.listener.execution.exceptions import (
     DecodingFailed,
@@ -43,6 +42,7 @@ from expirebridge.task.policies import (
     decode_policy,
 )
 from expirebridge.task.task import State, Task, from_ms
+from expirebridge.task.transactions import Transaction
 
 logger = logging.getLogger("expirebridge")
 
