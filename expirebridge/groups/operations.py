@@ -240,10 +240,10 @@ class GroupOperations(MakingOperations):
         if not isinstance(then, handlers.Then):
             raise InvalidTask(f"then={then!r:.60}: give a Then, such as Then(close, [order], '3d')")
         for option, default in _NOT_OF_GROUPS.items():
-            if then.options[option] != default:
+            if (given := then.options.get(option, default)) != default:
                 raise InvalidTask(
-                    f"then: {option}={then.options[option]!r}: a group's follow-up has a fixed id, "
-                    "and a delay from when the last member has ended"
+                    f"then: {option}={given!r}: a group's follow-up has a fixed id, and a delay "
+                    "from when the last member has ended"
                 )
         try:
             new = new_task(self._settings.tasks, self._writer, func=then.func, **then.options)

@@ -1,17 +1,16 @@
 """What a handler returns to have a follow-up task made."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 from expirebridge.task.keywords import advising
+from expirebridge.task.options import TaskOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from expirebridge.handlers.call import Call
     from expirebridge.task.durations import Duration
-    from expirebridge.task.policies import MisfireSpec, RetrySpec
 
 
 @advising
@@ -36,28 +35,13 @@ class Then:
         func: "str | Callable[..., Any] | Call",
         args: Sequence[Any] = (),
         delay: "Duration | None" = None,
-        *,
-        kwargs: Mapping[str, Any] | None = None,
-        at: datetime | None = None,
-        id: str | None = None,
-        if_exists: Literal["reject", "keep", "replace", "extend"] = "reject",
-        max_wait: "Duration | None" = None,
-        window: "Duration | None" = None,
-        tags: Sequence[str] = (),
-        retry: "RetrySpec | None" = None,
-        timeout: "Duration | None" = None,
-        late_after: "Duration | None" = None,
-        misfire: "MisfireSpec | None" = None,
-        private: bool = False,
+        **options: Unpack[TaskOptions],
     ) -> None:
         self.func = func
         """The handler, its name, or a `Call`."""
-        self.options: Mapping[str, Any] = {
-            "args": args, "delay": 0 if delay is None and at is None else delay, "kwargs": kwargs,
-            "at": at, "id": id, "if_exists": if_exists, "max_wait": max_wait, "window": window,
-            "tags": tags, "retry": retry, "timeout": timeout, "late_after": late_after,
-            "misfire": misfire, "private": private,
-        }  # fmt: skip
+        if delay is None and options.get("at") is None:
+            delay = 0
+        self.options: Mapping[str, Any] = {"args": args, "delay": delay, **options}
         """The other arguments of `make_task`."""
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import URL, Connection, Engine
@@ -40,7 +40,7 @@ from expirebridge.task.durations import Duration
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.keywords import advice_on, advising, advising_methods
 from expirebridge.task.new_task import Func, new_task, refuse_repeated_ids, when_of
-from expirebridge.task.policies import MisfireSpec, RetrySpec
+from expirebridge.task.options import PolicyOptions
 from expirebridge.task.task import Change, Outcome, State, Task, from_ms
 from expirebridge.task.transactions import Transaction
 
@@ -172,11 +172,7 @@ class Ledger:
         id: str | None = None,
         if_exists: IfExists = "reject",
         ext: str | None = None,
-        tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
-        timeout: Duration | None = None,
-        late_after: Duration | None = None,
-        misfire: MisfireSpec | None = None,
+        **policies: Unpack[PolicyOptions],
     ) -> LedgerTask:
         """Make a task that runs `func` after `delay`, or at `at`: one INSERT in your transaction.
 
@@ -196,7 +192,7 @@ class Ledger:
         check_transaction(session)
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
-            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+            **policies,
         )  # fmt: skip
         check_ext(ext)
         adapter = self._changing(session)
@@ -338,11 +334,7 @@ class Ledger:
         until: datetime | None = None,
         missed: Missed = "latest",
         overlap: Overlap = "skip",
-        tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
-        timeout: Duration | None = None,
-        late_after: Duration | None = None,
-        misfire: MisfireSpec | None = None,
+        **policies: Unpack[PolicyOptions],
     ) -> Series:
         """Let `func` run again and again, from your commit on. The arguments are those of
         `Bridge.schedule`.
@@ -365,7 +357,7 @@ class Ledger:
         spec = spec_from(
             self._place, self._writer, id, func, args, cron=cron, every=every, kwargs=kwargs,
             tz=tz, jitter=jitter, start=start, until=until, missed=missed, overlap=overlap,
-            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+            **policies,
         )  # fmt: skip
         outcome = self._scheduler(session).put(spec)
         series = self.get_series(session, id)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
-from typing import Any
+from typing import Any, Unpack
 from zoneinfo import ZoneInfo
 
 from expirebridge.errors import HandlersError, InvalidTask
@@ -23,7 +23,8 @@ from expirebridge.series.schedule import (
 from expirebridge.task import keys
 from expirebridge.task.durations import Duration
 from expirebridge.task.keywords import advising
-from expirebridge.task.policies import MisfireSpec, RetrySpec, policy_fields
+from expirebridge.task.options import PolicyOptions
+from expirebridge.task.policies import policy_fields
 
 _DECLARED = "__expirebridge_every__"
 
@@ -69,11 +70,7 @@ def every(
     until: datetime | None = None,
     missed: Missed = "latest",
     overlap: Overlap = "skip",
-    tags: Sequence[str] = (),
-    retry: RetrySpec | None = None,
-    timeout: Duration | None = None,
-    late_after: Duration | None = None,
-    misfire: MisfireSpec | None = None,
+    **policies: Unpack[PolicyOptions],
 ) -> Callable[[F], F]:
     """Mark a function as a handler that runs again and again: declare a series.
 
@@ -108,9 +105,7 @@ def every(
             **_rule_arguments(when), tz=tz, jitter=jitter, start=start, until=until,
             missed=missed, overlap=overlap,
         ),
-        fields=policy_fields(
-            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
-        ),
+        fields=policy_fields(**policies),
     )  # fmt: skip
 
     def mark(marked: F) -> F:

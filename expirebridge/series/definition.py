@@ -15,11 +15,11 @@ from expirebridge.series.values import Series, SeriesOutcome
 from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls.call import Steps, batches
-from expirebridge.task.durations import Duration
 from expirebridge.task.keywords import advice_on
 from expirebridge.task.log_fields import event
 from expirebridge.task.new_task import Func, call_of, is_private
-from expirebridge.task.policies import MisfireSpec, RetrySpec, policy_fields
+from expirebridge.task.options import PolicyOptions
+from expirebridge.task.policies import policy_fields
 
 logger = logging.getLogger("expirebridge")
 
@@ -39,28 +39,22 @@ def spec_from(
     args: Sequence[Any] = (),
     *,
     kwargs: Mapping[str, Any] | None = None,
-    tags: Sequence[str] = (),
-    retry: RetrySpec | None = None,
-    timeout: Duration | None = None,
-    late_after: Duration | None = None,
-    misfire: MisfireSpec | None = None,
-    **when: Any,
+    **options: Any,
 ) -> SeriesSpec:
-    """Check the arguments of `schedule`. What says when it has its ticks goes to `schedule_of`."""
+    """Check the arguments of `schedule`: policies, and what says when it has its ticks."""
     name, encoded = call_of(place, func, args, kwargs)
     if is_private(func) and not writer.seals:
         raise InvalidTask(
             f"func={name!r}: the ticks of a series keep private arguments out of their keys' names "
             "only if they are sealed: give keys (EXPIREBRIDGE_KEYS)"
         )
+    policies = {one: options.pop(one) for one in PolicyOptions.__optional_keys__ & options.keys()}
     return SeriesSpec(
         id=check_series_id(id),
         func=name,
         args=writer.sealed(encoded, id, name),
-        schedule=schedule_of(**when),
-        fields=policy_fields(
-            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
-        ),
+        schedule=schedule_of(**options),
+        fields=policy_fields(**policies),
     )
 
 
@@ -74,7 +68,8 @@ def checked_spec(
         return spec_from(place, writer, **item)
     except (InvalidTask, TypeError) as error:
         reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
-        advice = advice_on(error, spec_from, schedule_of) if isinstance(error, TypeError) else ""
+        takers = spec_from, schedule_of, policy_fields
+        advice = advice_on(error, *takers) if isinstance(error, TypeError) else ""
         raise InvalidTask(f"series {position}: {reason}{advice}") from error
 
 

@@ -3,8 +3,8 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar, Unpack, get_args, get_origin
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -119,8 +119,13 @@ def advising_methods(owner: type[Any]) -> None:
 
 
 def _advised(function: T, name: str) -> T:
+    taken = _spell_out(function)
+
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
+        if unknown := [one for one in kwargs if one not in taken] if taken else ():
+            error = TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+            raise misnamed(error, function, name)
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -129,6 +134,32 @@ def _advised(function: T, name: str) -> T:
             raise misnamed(error, function, name) from None
 
     return called  # type: ignore[return-value]
+
+
+class _LeftOut:
+    """The default of an option: the function is called without it."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _spell_out(function: Any) -> Collection[str]:
+    """Have the signature of a function with `**options: Unpack[...]` name each option.
+
+    Returns all that it takes then; nothing if it takes no options.
+    """
+    unpacked = [one for one in function.__annotations__.values() if get_origin(one) is Unpack]
+    if not unpacked:
+        return ()
+    signature = inspect.signature(function)
+    *others, last = signature.parameters.values()
+    keywords = [
+        inspect.Parameter(name, last.KEYWORD_ONLY, default=_LeftOut(), annotation=annotation)
+        for name, annotation in inspect.get_annotations(*get_args(unpacked[0])).items()
+    ]
+    spelled = signature.replace(parameters=[*others, *keywords])
+    function.__signature__ = spelled
+    return spelled.parameters.keys()
 
 
 def is_of_the_call(error: TypeError) -> bool:

@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from expirebridge import handlers
 from expirebridge.errors import InvalidTask
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Named = str | Callable[..., Any]
 Func = Named | Call
-IfExists = Literal["reject", "keep", "replace", "extend"]
 
 CHUNK_TASKS = call.CHUNK_TASKS
 """The most tasks in one request of `make_tasks`."""
@@ -32,7 +31,7 @@ CHUNK_TASKS = call.CHUNK_TASKS
 LONGEST_WINDOW = Settings.keep_succeeded
 """How many seconds a succeeded task is kept, with the default settings of listeners."""
 
-_IF_EXISTS = get_args(IfExists)
+_IF_EXISTS = get_args(producing.IfExists)
 
 
 def new_task(

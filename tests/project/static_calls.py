@@ -1,4 +1,4 @@
-"""Right and wrong uses of `Call`, for type checkers: it is read by them, and never run.
+"""Right and wrong uses of `Call` and options, for type checkers: they read it, and nobody runs it.
 
 Each line with a `type: ignore` is wrong; mypy's strict mode reports it if it does not find that.
 """
@@ -6,7 +6,17 @@ Each line with a `type: ignore` is wrong; mypy's strict mode reports it if it do
 from datetime import timedelta
 from typing import Any
 
-from expirebridge import AsyncBridge, Bridge, Call, Task, handler, make_task, make_tasks
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Call,
+    Task,
+    Then,
+    every,
+    handler,
+    make_task,
+    make_tasks,
+)
 
 
 def rate(order: int, note: str = "", *, urgent: bool = False) -> None: ...
@@ -22,6 +32,11 @@ def charge(order: int, *cents: int, **labels: str) -> None: ...
 
 @handler
 async def sync() -> None: ...
+
+
+@every("15m", tags=["sync"], retry=[15], late_after="5m", misfire="skip")
+def clean() -> Then:
+    return Then(rate, [17], "3d", id="rate-17", if_exists="keep", window="5m", timeout=30)
 
 
 def right(bridge: Bridge) -> None:
@@ -58,6 +73,10 @@ def wrong(bridge: Bridge, anything: Any) -> None:
     make_tasks([{"func": Call(remind), "delay": 60}])  # type: ignore[call-arg]
     bridge.make_task(Call(remind, None), delay="1h")  # type: ignore[arg-type]
     bridge.watch("device:42", Call(remind, "42"), ttl="60s")  # type: ignore[arg-type]
+    Then(rate, [17], retries=3)  # type: ignore[call-arg]
+    Then(rate, [17], if_exists="take")  # type: ignore[arg-type]
+    every("15m", timeout=[])  # type: ignore[arg-type]
+    every("15m", if_exists="keep")  # type: ignore[call-arg]
 
 
 async def wrong_async(bridge: AsyncBridge) -> None:

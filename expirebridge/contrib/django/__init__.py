@@ -3,6 +3,7 @@
 Add `expirebridge.contrib.django` to INSTALLED_APPS. Needs the extra `django`.
 """
 
-from expirebridge.contrib.django.on_commit import TaskOptions, amake_task, make_task
+from expirebridge.contrib.django.on_commit import amake_task, make_task
+from expirebridge.task.options import TaskOptions
 
 __all__ = ["TaskOptions", "amake_task", "make_task"]

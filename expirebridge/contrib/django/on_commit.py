@@ -2,9 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
@@ -13,28 +12,11 @@ from expirebridge.bridge import prepare_task
 from expirebridge.contrib.django.settings import LEDGER, SETTING, ledger_alias, ledger_url
 from expirebridge.errors import InvalidTask
 from expirebridge.task.durations import Duration
-from expirebridge.task.new_task import Func, IfExists
-from expirebridge.task.policies import MisfireSpec, RetrySpec
+from expirebridge.task.new_task import Func
+from expirebridge.task.options import TaskOptions
 
 if TYPE_CHECKING:
     from expirebridge.ledger import Ledger
-
-
-class TaskOptions(TypedDict, total=False):
-    """The options of `make_task`, as `Bridge.make_task` describes them."""
-
-    kwargs: Mapping[str, Any] | None
-    at: datetime | None
-    id: str | None
-    if_exists: IfExists
-    max_wait: Duration | None
-    window: Duration | None
-    tags: Sequence[str]
-    retry: RetrySpec | None
-    timeout: Duration | None
-    late_after: Duration | None
-    misfire: MisfireSpec | None
-    private: bool
 
 
 def make_task(

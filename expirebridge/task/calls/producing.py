@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from expirebridge.store.record_values import split_call
 from expirebridge.task.calls.call import (
@@ -25,6 +25,9 @@ from expirebridge.task.task import Change, Outcome, State
 
 # Making
 
+IfExists = Literal["reject", "keep", "replace", "extend"]
+"""What is done if the id belongs to an unfinished task: see make.lua."""
+
 
 class NewTask(NamedTuple):
     """A task to be made, checked and encoded."""
@@ -33,7 +36,7 @@ class NewTask(NamedTuple):
     drawn: bool
     """True if the id was drawn at random for this call, so that no other task can have it."""
     if_exists: str
-    """The policy if the id belongs to an unfinished task: see make.lua."""
+    """An `IfExists`."""
     call: bytes
     when: When
     fields: dict[str, Argument]

@@ -32,7 +32,6 @@ from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.log_fields import event
 from expirebridge.task.new_task import (
     Func,
-    IfExists,
     checked,
     chunks,
     new_task,
@@ -64,7 +63,7 @@ class MakingOperations(OperationGroup):
         kwargs: Mapping[str, Any] | None = None,
         at: datetime | None = None,
         id: str | None = None,
-        if_exists: IfExists = "reject",
+        if_exists: producing.IfExists = "reject",
         max_wait: Duration | None = None,
         window: Duration | None = None,
         tags: Sequence[str] = (),
