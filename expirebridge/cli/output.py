@@ -20,7 +20,6 @@ from rich.text import Text
 
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
-from expirebridge.groups.values import Group
 from expirebridge.task.answers import Counts, LeftOut, Listing, texts_of
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
@@ -209,10 +208,10 @@ def task_as_data(task: Task) -> dict[str, Any]:
     return data
 
 
-def task_as_fields(task: Task, group: Group | None = None) -> list[tuple[str, str]]:
+def task_as_fields(task: Task, group: str | None = None) -> list[tuple[str, str]]:
     """A task as names and values for people, without the fields that are empty.
 
-    `group` is the one to which it belongs.
+    `group` says to which group it belongs, and how far that is.
     """
     fields: dict[str, str | None] = {
         "id": task.id,
@@ -237,7 +236,7 @@ def task_as_fields(task: Task, group: Group | None = None) -> list[tuple[str, st
         "outcome": task.outcome,
         "after": task.after,
         "then": task.then,
-        "group": f"{group.name}: {group.state}, {group.progress}" if group is not None else None,
+        "group": group,
         "history": "\n         ".join(map(_happened, task.history)),
     }
     return [(name, value) for name, value in fields.items() if value]

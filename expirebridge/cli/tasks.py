@@ -317,7 +317,8 @@ def show(
     elif as_json:
         print_json(task_as_data(task))
     else:
-        print_fields(task_as_fields(task, group))
+        told = f"{group.name}: {group.state}, {group.progress}" if group is not None else None
+        print_fields(task_as_fields(task, told))
 
 
 def why(

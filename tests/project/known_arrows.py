@@ -34,7 +34,6 @@ FRAMES_TO_ROOMS: set[str] = {
     "cli.handlers -> fleet.functions",
     "cli.listening -> foreign.function_loading",
     "cli.options -> ledger.engine",
-    "cli.output -> groups.values",
     "cli.tasks -> groups.names",
     "contrib.django.backend -> ledger.row_state",
     "contrib.django.backend -> ledger.rows",
