@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 from expirebridge.capabilities import given
-from expirebridge.checks.finding import Check, Occasion, ServersCheck
+from expirebridge.checks.finding import Check, Finding, Occasion, ServersCheck
 from expirebridge.settings import Settings
+from expirebridge.store.partitions import Partitions
 
 
 class GivesChecks(Protocol):
@@ -29,3 +30,23 @@ def servers_checks(settings: Settings, limit: float) -> list[ServersCheck]:
 def _all(settings: Settings, limit: float) -> Iterator[Check | ServersCheck]:
     for one in cast("tuple[GivesChecks, ...]", given("checks")):
         yield from one.checks(settings, limit)
+
+
+class ChecksBeside(Protocol):
+    """The module `beside_checks` of a capability that keeps something outside of Redis."""
+
+    def check_beside(
+        self, store: Partitions, settings: Settings, limit: float, *, whole: bool
+    ) -> list[Finding]:
+        """Check that; `whole` is for the doctor, which may write and take its time."""
+        ...
+
+
+def check_beside(
+    store: Partitions, settings: Settings, limit: float, *, whole: bool
+) -> list[Finding]:
+    """Make the checks of all that is kept outside of Redis."""
+    found = list[Finding]()
+    for one in cast("tuple[ChecksBeside, ...]", given("beside_checks")):
+        found += one.check_beside(store, settings, limit, whole=whole)
+    return found

@@ -11,6 +11,7 @@ import typer
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
 from expirebridge.checks.finding import error, ok
 from expirebridge.checks.health import check_left_out
+from expirebridge.checks.of_capabilities import check_beside
 from expirebridge.checks.topology import refuse_limits
 from expirebridge.cli.ending import FAULT, ILL
 from expirebridge.cli.options import (
@@ -21,7 +22,6 @@ from expirebridge.cli.options import (
     LedgerUrl,
     Prefix,
     Url,
-    extra_is_there,
     refuse_password,
 )
 from expirebridge.cli.output import print_json, print_line, printable, prints_aside
@@ -29,7 +29,6 @@ from expirebridge.cli.stats import probe_store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import LimitsNeedOnePartition, ServerError
 from expirebridge.handlers import Registry
-from expirebridge.ledger.calls import read_ledgers
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
@@ -73,8 +72,7 @@ def doctor(
         findings = examine(store, settings, role)
         if registry is not None:
             findings.append(_of_handlers(store, registry))
-        findings += _of_ledger(store, settings, writes=True)
-        findings += _of_ledger_series(settings)
+        findings += check_beside(store, settings, OVERDUE_LIMIT, whole=True)
     if as_json:
         print_json(_as_data(findings, fine={Level.OK, Level.LIMIT, Level.WARNING}))
     else:
@@ -128,7 +126,7 @@ def check(
             findings = store.run(check_health(store.database, settings, limit=limit, here=here))
             findings += check_left_out(store.left_out, here=here)
             if not here and limit is not None:
-                findings += _of_ledger(store, settings, limit=limit)
+                findings += check_beside(store, settings, limit, whole=False)
         except ServerError as failure:
             findings = [error("server", str(failure), "")]
     faults = [finding for finding in findings if finding.level is not Level.OK]
@@ -148,23 +146,6 @@ def _of_handlers(store: Partitions, handlers: Registry) -> Finding:
     except LimitsNeedOnePartition as failure:
         return error("handlers", str(failure), "")
     return ok("handlers", "their limits can be kept")
-
-
-def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Finding]:
-    """The findings about the ledger, if the settings name one."""
-    if settings.ledger is None:
-        return []
-    with extra_is_there():
-        from expirebridge.ledger.table_checks import check_ledger  # noqa: PLC0415
-    return check_ledger(settings, lambda: store.run(read_ledgers(run_ids=True)), **options)
-
-
-def _of_ledger_series(settings: Settings) -> list[Finding]:
-    if settings.ledger is None:
-        return []
-    from expirebridge.ledger.table_checks import check_ledger_series  # noqa: PLC0415 - as above
-
-    return check_ledger_series(settings)
 
 
 def _as_data(findings: Iterable[Finding], *, fine: set[Level]) -> dict[str, Any]:

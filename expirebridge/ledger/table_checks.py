@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from expirebridge.checks import OVERDUE_LIMIT, Finding
 from expirebridge.checks.finding import error, ok, warning
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
+
+# First, so that without SQLAlchemy the error is that of `expirebridge.ledger`.
+from expirebridge.ledger import Ledger
 from expirebridge.ledger.binding import (
     Met,
     Seen,
@@ -17,7 +20,6 @@ from expirebridge.ledger.binding import (
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import connected, read_url, with_timeout
 from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
-from expirebridge.ledger.ledger import Ledger
 from expirebridge.series.checks import all_tick, fault_of_ticks
 from expirebridge.series.values import Series
 from expirebridge.settings import Settings

@@ -29,8 +29,6 @@ OTHERS_TO_FRAMES: set[str] = {
 
 FRAMES_TO_ROOMS: set[str] = {
     "checks.on_hold -> fleet.functions",
-    "cli.doctor -> ledger.calls",
-    "cli.doctor -> ledger.table_checks",
     "cli.handlers -> fleet.functions",
     "cli.listening -> foreign.function_loading",
     "cli.options -> ledger.engine",
@@ -62,8 +60,8 @@ FRAMES_TO_ROOMS: set[str] = {
     "testing.rows -> ledger.db_errors",
     "testing.rows -> ledger.engine",
     "testing.rows -> ledger.relay",
-    "testing.rows -> ledger.relay_store",
     "testing.rows -> ledger.relay_statements",
+    "testing.rows -> ledger.relay_store",
     "testing.rows -> ledger.row_check",
     "testing.rows -> ledger.row_state",
     "testing.rows -> ledger.schema",

@@ -14,6 +14,7 @@ import expirebridge.groups.words
 import expirebridge.lateness.metrics
 import expirebridge.lateness.roles
 import expirebridge.lateness.words
+import expirebridge.ledger.beside_checks
 import expirebridge.ledger.checks
 import expirebridge.ledger.explain
 import expirebridge.ledger.metrics
@@ -42,7 +43,7 @@ import expirebridge.series.stored_calls
 import expirebridge.series.words
 from expirebridge.capabilities import given
 from expirebridge.checks.finding import Occasion
-from expirebridge.checks.of_capabilities import GivesChecks, checks_on
+from expirebridge.checks.of_capabilities import ChecksBeside, GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.listener.partition.capability_roles import GivesRoles
@@ -107,6 +108,13 @@ def test_these_read_arguments_that_are_hidden() -> None:
 
 def test_these_give_checks() -> None:
     assert given("checks") == CHECKS
+
+
+BESIDE: tuple[ChecksBeside, ...] = (expirebridge.ledger.beside_checks,)
+
+
+def test_these_check_what_is_kept_outside_of_redis() -> None:
+    assert given("beside_checks") == BESIDE
 
 
 def test_each_occasion_has_its_checks() -> None:

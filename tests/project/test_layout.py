@@ -31,7 +31,8 @@ HEAD = "bridge"
 """Composes the bridges, and imports rooms by name for that."""
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
-    "clear_values", "stored_calls", "series_place", "command", "words", "page", "metrics",
+    "clear_values", "stored_calls", "series_place", "beside_checks",
+    "command", "words", "page", "metrics",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""
 TESTS = Path(__file__).parents[1]

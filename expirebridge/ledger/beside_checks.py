@@ -1,0 +1,27 @@
+"""Gives the checks of a ledger's tables to the doctor and to a probe."""
+
+from expirebridge.checks.finding import Finding
+from expirebridge.errors import InvalidSetting
+from expirebridge.ledger.calls import read_ledgers
+from expirebridge.settings import Settings
+from expirebridge.store.partitions import Partitions
+
+
+def check_beside(
+    store: Partitions, settings: Settings, limit: float, *, whole: bool
+) -> list[Finding]:
+    """Check the ledger that the settings name; no finding if they name none.
+
+    `whole` also tries to write, and checks the ledger's series.
+    """
+    if settings.ledger is None:
+        return []
+    try:
+        from expirebridge.ledger import table_checks  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as missing:
+        raise InvalidSetting(str(missing)) from None
+
+    found = table_checks.check_ledger(
+        settings, lambda: store.run(read_ledgers(run_ids=True)), writes=whole, limit=limit
+    )
+    return found + table_checks.check_ledger_series(settings) if whole else found
