@@ -72,35 +72,15 @@ __all__ = [
     "role_of",
 ]
 
-_MODULES = dict.fromkeys(
-    [
-        "Claimed",
-        "Direction",
-        "End",
-        "Ended",
-        "Event",
-        "FailedOver",
-        "Gap",
-        "Lapsed",
-        "Made",
-        "Making",
-        "Misfired",
-        "Misplaced",
-        "NotMade",
-        "Passed",
-        "ProcessEnd",
-        "ProcessEnded",
-        "ProcessStarted",
-        "Rung",
-        "Scanned",
-        "Source",
-        "Started",
-    ],
-    "events",
-)
+_NAMES = {
+    "events": (
+        "Claimed Direction End Ended Event FailedOver Gap Lapsed Made Making Misfired Misplaced "
+        "NotMade Passed ProcessEnd ProcessEnded ProcessStarted Rung Scanned Source Started"
+    ),
+}
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
-    __getattr__ = names_of(__name__, _MODULES)
+    __getattr__ = names_of(__name__, _NAMES)
 
 logger = logging.getLogger("expirebridge")
 

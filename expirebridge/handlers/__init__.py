@@ -33,22 +33,14 @@ __all__ = [
     "watched",
 ]
 
-_MODULES = {
-    "Call": "handlers.call",
-    "Handler": "handlers.definition",
-    "Kind": "handlers.definition",
-    "Registry": "handlers.registry",
-    "Shape": "handlers.signatures",
-    "Then": "handlers.then",
-    "check_binding": "handlers.arguments",
-    "handler": "handlers.definition",
-    "is_private": "handlers.definition",
-    "name_of": "handlers.registry",
-    "plain_arguments": "handlers.arguments",
-    "refuse_left_out": "handlers.registry",
-    "typed_arguments": "handlers.definition",
-    "watched": "handlers.registry",
+_NAMES = {
+    "handlers.arguments": "check_binding plain_arguments",
+    "handlers.call": "Call",
+    "handlers.definition": "Handler Kind handler is_private typed_arguments",
+    "handlers.registry": "Registry name_of refuse_left_out watched",
+    "handlers.signatures": "Shape",
+    "handlers.then": "Then",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
-    __getattr__ = names_of(__name__, _MODULES)
+    __getattr__ = names_of(__name__, _NAMES)

@@ -38,24 +38,18 @@ __all__ = [
     "tables",
 ]
 
-_MODULES = {
-    "CompletionRefused": "errors",
-    "DesiredState": "ledger.row_state",
-    "Ledger": "ledger.ledger",
-    "LedgerError": "errors",
-    "LedgerTask": "ledger.rows",
-    "LedgerUnreachable": "errors",
-    "LedgerUnsuitable": "errors",
-    "Status": "ledger.row_state",
-    "Tables": "ledger.sql_tables",
-    "complete": "ledger.completion",
-    "ddl": "ledger.schema",
-    "extras": "ledger.sql_tables",
-    "tables": "ledger.sql_tables",
+_NAMES = {
+    "errors": "CompletionRefused LedgerError LedgerUnreachable LedgerUnsuitable",
+    "ledger.completion": "complete",
+    "ledger.ledger": "Ledger",
+    "ledger.row_state": "DesiredState Status",
+    "ledger.rows": "LedgerTask",
+    "ledger.schema": "ddl",
+    "ledger.sql_tables": "Tables extras tables",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
-    _find = names_of(__name__, _MODULES)
+    _find = names_of(__name__, _NAMES)
 
     def __getattr__(name: str) -> object:
         try:

@@ -2,7 +2,7 @@
 
 So a process that only makes tasks starts without what a listener, a series or a hook needs. Such a
 module says which name is where twice, and a test compares them: in imports, for type checkers, and
-in `_MODULES`, for `names_of`.
+in `_NAMES`, for `names_of`.
 """
 
 import importlib
@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 
 
-def names_of(name: str, modules: Mapping[str, str]) -> Callable[[str], object]:
+def names_of(name: str, names: Mapping[str, str]) -> Callable[[str], object]:
     """Return the `__getattr__` of the module `name`.
 
-    `modules` says for each name in which module of the package `expirebridge` it is.
+    `names` has for each module of the package `expirebridge` the names that are there.
     """
     importing = sys.modules[name]
+    modules = {one: module for module, listed in names.items() for one in listed.split()}
 
     def find(wanted: str) -> object:
         if wanted not in modules:

@@ -24,15 +24,12 @@ __all__ = [
     "run_handler",
 ]
 
-_MODULES = {
-    "Clock": "testing.clock",
-    "NeverIdle": "testing.errors",
-    "Ran": "testing.attempt",
-    "TaskFailed": "testing.errors",
-    "TravelError": "testing.errors",
-    "arun_handler": "testing.unit",
-    "run_handler": "testing.unit",
+_NAMES = {
+    "testing.attempt": "Ran",
+    "testing.clock": "Clock",
+    "testing.errors": "NeverIdle TaskFailed TravelError",
+    "testing.unit": "arun_handler run_handler",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
-    __getattr__ = names_of(__name__, _MODULES)
+    __getattr__ = names_of(__name__, _NAMES)

@@ -144,7 +144,9 @@ def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType
         if alias.name != "names_of"
     }
     imported = {
-        name: f"expirebridge.{module}" for name, module in vars(package)["_MODULES"].items()
+        name: f"expirebridge.{module}"
+        for module, names in vars(package)["_NAMES"].items()
+        for name in names.split()
     }
     assert imported == checked
     assert sorted(imported) == sorted(set(package.__all__) - own_names(tree))
