@@ -403,6 +403,7 @@ def test_it_can_be_mounted_anywhere(visit: Open, bridge: Bridge, url: str) -> No
         page.locator("td.id a").click()
         assert page.url == f"{address}/ops/tasks/task?id=a"
         expect(page.locator(".acts")).to_have_count(0)
+        page.wait_for_load_state("domcontentloaded")  # before that a click is nobody's
         page.get_by_role("button", name="Show arguments").click()
         expect(page.locator("#arguments pre").first).to_be_visible()
         bridge.cancel("a")
