@@ -92,3 +92,28 @@ def test_the_index_names_every_page() -> None:
     named = {_name((DOCS / link.partition("#")[0]).resolve()) for link in links}
     pages = {_name(page) for page in PAGES if page.is_relative_to(DOCS) and page != index}
     assert {page for page in pages if not page.startswith("docs/adr/")} <= named
+
+
+def _cells(row: str) -> int:
+    return re.sub(r"`[^`]*`|\\\|", "", row).count("|")
+
+
+def _uneven_rows(text: str) -> Iterator[str]:
+    """Rows of tables that have more or fewer cells than the head of the table."""
+    lines = _CODE.sub(lambda code: "\n" * code[0].count("\n"), text).splitlines()
+    cells = 0
+    for before, line in zip(["", *lines], lines, strict=False):
+        if not line.lstrip().startswith("|"):
+            cells = 0
+        elif re.fullmatch(r"\s*\|[-:| ]*-[-:| ]*\|\s*", line):
+            cells = _cells(before)
+        if cells and _cells(line) != cells:
+            yield line
+
+
+def test_a_row_of_a_table_has_as_many_cells_as_its_head() -> None:
+    head = "| a | b |\n|---|---|\n"
+    uneven_rows = [*_uneven_rows(head + "| `|` | 1 |\n| one cell |\n| 2 | 3\n")]
+    assert uneven_rows == ["| one cell |", "| 2 | 3"]
+    uneven = {_name(page): [*_uneven_rows(page.read_text(encoding="utf-8"))] for page in PAGES}
+    assert {page: rows for page, rows in uneven.items() if rows} == {}
