@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from expirebridge.series.declaration import every
     from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
     from expirebridge.settings import Settings
-    from expirebridge.task.answers import Counts, LeftOut, LimitListing, Listing, Moving
     from expirebridge.task.codec import Codec
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.hold import Hold
     from expirebridge.task.lateness import LateCause, Lateness
+    from expirebridge.task.listings import Counts, LeftOut, LimitListing, Listing, Moving
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.task.reason import Reason
     from expirebridge.task.task import Change, Outcome, State, Task, current_task
@@ -151,11 +151,11 @@ _NAMES = {
     "series.declaration": "every",
     "series.values": "Series SeriesListing SeriesOutcome",
     "settings": "Settings",
-    "task.answers": "Counts LeftOut LimitListing Listing Moving",
     "task.codec": "Codec",
     "task.history": "HistoryEntry",
     "task.hold": "Hold",
     "task.lateness": "LateCause Lateness",
+    "task.listings": "Counts LeftOut LimitListing Listing Moving",
     "task.policies": "Busy Discard Exponential Retry Snooze Spread",
     "task.reason": "Reason",
     "task.task": "Change Outcome State Task current_task",

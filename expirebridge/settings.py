@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.task import project
+from expirebridge.task import framework
 from expirebridge.task.codec import Codec, check_codec
 from expirebridge.task.durations import LONGEST, seconds_of
 from expirebridge.task.keywords import advising
@@ -179,7 +179,7 @@ class Settings:
         for name in given:
             if name not in known:
                 raise InvalidSetting(f"{name!r} is not a setting{_hint(name, known)}")
-        said = dict(project.defaults())
+        said = dict(framework.defaults())
         places = {name: f"EXPIREBRIDGE[{name.upper()!r}]={value!r}" for name, value in said.items()}
         for name in known:
             variable = VARIABLES + name.upper()
@@ -202,7 +202,7 @@ class Settings:
 
 def named_url() -> str | None:
     """The server's URL as the environment or the project says it; None if neither does."""
-    return os.environ.get("EXPIREBRIDGE_URL") or project.defaults().get("url")
+    return os.environ.get("EXPIREBRIDGE_URL") or framework.defaults().get("url")
 
 
 @functools.cache

@@ -7,11 +7,11 @@ from expirebridge.checks.listeners import check_listeners, check_subscriptions, 
 from expirebridge.checks.of_capabilities import checks_on
 from expirebridge.settings import Settings
 from expirebridge.store.client import Database
-from expirebridge.task.answers import LeftOut, texts_of
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.inspection import Health
 from expirebridge.task.durations import human
+from expirebridge.task.listings import LeftOut, texts_of
 
 OVERDUE_LIMIT = 30.0
 """Seconds that a due task may wait before it is reported."""

@@ -17,11 +17,11 @@ from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
 from expirebridge.errors import LimitsNeedOnePartition, PartitionsDiffer
 from expirebridge.handlers.definition import Handler
-from expirebridge.task.answers import texts_of
 from expirebridge.task.calls import looking, partitions
 from expirebridge.task.calls.call import LEFT_OUT, PARTITIONS, Steps, at_if_available, command
 from expirebridge.task.counting import plural
 from expirebridge.task.keys import InvalidKey, TriggerKey, parse_key
+from expirebridge.task.listings import texts_of
 from expirebridge.task.partitions import PartitionLayout
 
 _LOOK = "redis-cli --cluster check HOST:PORT"

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
-from expirebridge.task.answers import Counts, LeftOut, Listing, texts_of
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.history import HistoryEntry
+from expirebridge.task.listings import Counts, LeftOut, Listing, texts_of
 from expirebridge.task.task import Change, State, Task
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.

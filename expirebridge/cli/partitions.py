@@ -13,9 +13,9 @@ from expirebridge.cli.stats import store_of
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
-from expirebridge.task.answers import Counts
 from expirebridge.task.calls.looking import COUNTED
 from expirebridge.task.counting import plural
+from expirebridge.task.listings import Counts
 from expirebridge.task.partitions import PartitionLayout
 
 group = typer.Typer(

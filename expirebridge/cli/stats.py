@@ -26,11 +26,11 @@ from expirebridge.hooks import Hooks
 from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.answers import Counts, LeftOut, texts_of
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.inspection import Health
 from expirebridge.task.durations import human, seconds_of
 from expirebridge.task.lateness import LateCause, words_of
+from expirebridge.task.listings import Counts, LeftOut, texts_of
 from expirebridge.task.objective import TARGET, ObjectiveResult
 from expirebridge.task.task import State, Task
 

@@ -10,7 +10,7 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.counting import plural
-from expirebridge.task.lacking import Lacking
+from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.policies import UNKNOWN_DELAY
 
 _SAMPLE = 1000
@@ -32,7 +32,7 @@ def check_functions(lease: float) -> Steps[Finding]:
     waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
     coming = yield from inspection.survey_functions(_SAMPLE)
     known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
-    counts = Counter(waiting.functions(Lacking.FUNCTION))
+    counts = Counter(waiting.functions(MissingAbility.FUNCTION))
     lacking = known.lacking(func for func in coming.functions if func not in counts)
     problems = []
     if counts:

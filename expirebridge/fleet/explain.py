@@ -12,7 +12,7 @@ from expirebridge.task.calls.circumstances import Circumstances
 from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.counting import plural
 from expirebridge.task.explaining import Explain, Rank, obstacle, reason, runs
-from expirebridge.task.lacking import Lacking
+from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State
 
@@ -59,7 +59,9 @@ class _Listeners:
         """No listener that claimed it had the function, or none that has it claims tasks."""
         func, at_work = found.task.func, self.fleet.claiming
         if found.is_put_off:
-            return obstacle(found, Lacking.FUNCTION.value, f"no listener had {func}", _REMEDY)
+            return obstacle(
+                found, MissingAbility.FUNCTION.value, f"no listener had {func}", _REMEDY
+            )
         if not at_work.listeners or KnownFunctions.of(at_work).lack(func):
             return obstacle(found, "idle", self._idle(func), _REMEDY)
         return None

@@ -12,8 +12,8 @@ from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import GroupNotFound, InvalidTask
 from expirebridge.groups.names import group_of
 from expirebridge.groups.values import Group, GroupState
-from expirebridge.task.answers import texts_of
 from expirebridge.task.keys import check_group
+from expirebridge.task.listings import texts_of
 from expirebridge.task.task import State, Task
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.context import Entry, PageContext, redirect

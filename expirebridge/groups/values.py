@@ -5,8 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from expirebridge.groups.names import OnFailed
-from expirebridge.task.answers import LeftOut
 from expirebridge.task.counting import plural
+from expirebridge.task.listings import LeftOut
 from expirebridge.task.short_repr import short_repr
 
 

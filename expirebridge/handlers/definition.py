@@ -11,6 +11,7 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.limits.bound_limits import BoundLimit, bind_limits
 from expirebridge.limits.values import Limit, Rate, limits_of
 from expirebridge.task.durations import Duration
+from expirebridge.task.framework import surrounded
 from expirebridge.task.keys import check_func
 from expirebridge.task.keywords import advising
 from expirebridge.task.policies import (
@@ -23,7 +24,6 @@ from expirebridge.task.policies import (
     misfire_policy_of,
     policy_of,
 )
-from expirebridge.task.project import surrounded
 
 if TYPE_CHECKING:
     from expirebridge.handlers.typed import TypedArguments

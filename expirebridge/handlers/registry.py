@@ -28,7 +28,7 @@ from expirebridge.limits.declared_limits import refuse_conflicting_limits
 from expirebridge.series.declaration import declared_series, refuse_lost_series
 from expirebridge.series.schedule import SeriesSpec
 from expirebridge.settings import HandlersPlace, Settings
-from expirebridge.task import project
+from expirebridge.task import framework
 from expirebridge.task.keys import check_func
 
 
@@ -98,7 +98,7 @@ class Registry:
             handlers |= selected.handlers
             hooks += selected.hooks
             lifespans += selected.lifespans
-        hooks += project.hooks()
+        hooks += framework.hooks()
         refuse_lost_series(_modules_of(packages), handlers.values())
         refuse_lost_marks(_modules_of(packages), handlers.values())
         # Listed modules have no package in common that could name their former names.

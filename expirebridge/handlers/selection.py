@@ -14,7 +14,7 @@ from expirebridge.handlers.definition import Function, Handler, is_generator, is
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.handlers.source_code import decorated_in
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
-from expirebridge.task import project
+from expirebridge.task import framework
 from expirebridge.task.keys import check_func
 
 # `HANDLERS` in a module: the functions of it that tasks may name, and no others.
@@ -214,7 +214,7 @@ def _public_things(module: HandlersModule) -> Iterator[tuple[str, Any]]:
 
 def _names_its_handlers(module: ModuleType) -> bool:
     """True if the module defines a value that stands for a handler."""
-    functions = (project.function_for(name, held) for name, held in vars(module).items())
+    functions = (framework.function_for(name, held) for name, held in vars(module).items())
     return any(one is not None and one.__module__ == module.__name__ for one in functions)
 
 
@@ -233,7 +233,7 @@ def beside_tasks(module: ModuleType, name: str) -> str:
 
 def _function_or_value(name: str, held: object) -> Any:
     """What a module holds; for a value that stands for a handler, its function."""
-    return project.function_for(name, held) or held
+    return framework.function_for(name, held) or held
 
 
 def _listed_handler(name: str, function: Function) -> Handler:

@@ -28,9 +28,9 @@ from expirebridge.moving import calls
 from expirebridge.moving.calls import LANES, SERIES, MigrationBatch, MigrationResult
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.answers import Counts
 from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import at
+from expirebridge.task.listings import Counts
 from expirebridge.task.task import State
 
 logger = logging.getLogger("expirebridge")

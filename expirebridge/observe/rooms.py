@@ -12,8 +12,8 @@ from expirebridge.bridge import Operations
 from expirebridge.capabilities import given
 from expirebridge.hooks import Event
 from expirebridge.settings import Settings
-from expirebridge.task.answers import Counts
 from expirebridge.task.calls.call import Steps
+from expirebridge.task.listings import Counts
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 

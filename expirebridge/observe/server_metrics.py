@@ -15,9 +15,9 @@ from expirebridge.hooks import Hooks
 from expirebridge.observe.rooms import Scrape, rooms_metrics
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.answers import Counts
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.inspection import Health
+from expirebridge.task.listings import Counts
 from expirebridge.task.task import State
 
 OWN_PLACE, PARTITIONS_PLACE = 10, 50

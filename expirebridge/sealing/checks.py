@@ -12,7 +12,7 @@ from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.counting import plural
 from expirebridge.task.key_ring import KeyRing, key_of
-from expirebridge.task.lacking import Lacking
+from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.policies import UNKNOWN_DELAY
 from expirebridge.task.task import State
 
@@ -71,8 +71,8 @@ def check_opened() -> Steps[Finding | None]:
     """
     waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_DUE_SAMPLE)
     needs = {
-        Lacking.KEY: ("the key that opens them", "the right keys (EXPIREBRIDGE_KEYS)"),
-        Lacking.CODEC: ("the codec that decodes them", "the codec (EXPIREBRIDGE_CODEC)"),
+        MissingAbility.KEY: ("the key that opens them", "the right keys (EXPIREBRIDGE_KEYS)"),
+        MissingAbility.CODEC: ("the codec that decodes them", "the codec (EXPIREBRIDGE_CODEC)"),
     }
     problems, remedies = list[str](), list[str]()
     for lacking, (need, remedy) in needs.items():

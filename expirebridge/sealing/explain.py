@@ -6,7 +6,7 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
 from expirebridge.task.explaining import Explain, Rank, obstacle
-from expirebridge.task.lacking import NOT_OPENED, Lacking
+from expirebridge.task.missing_ability import NOT_OPENED, MissingAbility
 from expirebridge.task.reason import Reason
 
 
@@ -18,8 +18,8 @@ def explain(_found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, E
 
 def _was_not_opened(found: Circumstances) -> Reason | None:
     error = found.task.error or ""
-    lacking = Lacking.of(error)
-    if not found.is_put_off or lacking is Lacking.FUNCTION:
+    lacking = MissingAbility.of(error)
+    if not found.is_put_off or lacking is MissingAbility.FUNCTION:
         return None
     because = error.removeprefix(NOT_OPENED).partition("; tried again")[0]
     text = f"no listener opened it: {because}"

@@ -15,8 +15,8 @@ from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.places import AsyncSeriesPlace, awaited_place_beside
 from expirebridge.series.schedule import check_series_id
 from expirebridge.series.values import Series, SeriesListing
-from expirebridge.task.answers import texts_of
 from expirebridge.task.calls.call import PARTITIONS, Steps
+from expirebridge.task.listings import texts_of
 from expirebridge.task.task import Change, State, Task, to_ms
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.context import Entry, PageContext, redirect

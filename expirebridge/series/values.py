@@ -12,10 +12,10 @@ from expirebridge.series.replies import NEVER, StoredSeries
 from expirebridge.series.schedule import Schedule
 from expirebridge.store import record_values
 from expirebridge.store.record_values import args_of, split_call
-from expirebridge.task.answers import LeftOut
 from expirebridge.task.durations import human
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.keys import IN_RECORD
+from expirebridge.task.listings import LeftOut
 from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import UNCLAIMED, State, from_ms, to_ms
 

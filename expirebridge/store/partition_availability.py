@@ -9,7 +9,7 @@ from expirebridge.task.calls.call import Runnable
 from expirebridge.task.partitions import PartitionLayout
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import LeftOut
+    from expirebridge.task.listings import LeftOut
 
 UNAVAILABLE_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
 """The errors of an unavailable partition."""
@@ -46,7 +46,7 @@ class UnavailablePartitions:
         self, layout: PartitionLayout, number: int, fault: errors.ServerError, node: object
     ) -> "LeftOut":
         """Record that a partition is unavailable, at this node."""
-        from expirebridge.task.answers import LeftOut  # noqa: PLC0415 - rare
+        from expirebridge.task.listings import LeftOut  # noqa: PLC0415 - rare
 
         own = layout.prefix_of(number)
         node = node or self.node_of(layout, number)  # it was not known before it was asked

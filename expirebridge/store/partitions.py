@@ -20,7 +20,7 @@ from expirebridge.task.calls.partitions import read_partitions
 from expirebridge.task.partitions import PartitionLayout
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import LeftOut
+    from expirebridge.task.listings import LeftOut
 
 T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)

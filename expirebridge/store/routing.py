@@ -42,7 +42,7 @@ from expirebridge.task.keys import slot_of
 from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import LeftOut
+    from expirebridge.task.listings import LeftOut
 
 T = TypeVar("T")
 

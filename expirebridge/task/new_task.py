@@ -10,7 +10,7 @@ from expirebridge import handlers
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.call import Call
 from expirebridge.settings import HandlersPlace, Settings
-from expirebridge.task import keys, project
+from expirebridge.task import framework, keys
 from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls import call, producing
 from expirebridge.task.calls.call import CHUNK_BYTES, Argument, When
@@ -164,7 +164,7 @@ def _checked_name(name: str, place: HandlersPlace) -> str:
 def _no_handler(given: object, place: HandlersPlace) -> InvalidTask:
     """For what is no function. It may be what came of calling one, or a Task of Django."""
     own = getattr(getattr(given, "func", None), "__name__", "")
-    if own and (function := project.function_for(own, given)):
+    if own and (function := framework.function_for(own, given)):
         name = handlers.name_of(function, place)
         return InvalidTask(
             f"func={own}: it is a Task of Django: use {own}.enqueue(...), or give its name, "

@@ -7,7 +7,7 @@ from typing import Any
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Registry, name_of
 from expirebridge.settings import Settings
-from expirebridge.task.project import bare_handlers
+from expirebridge.task.framework import bare_handlers
 
 Func = str | Callable[..., Any]
 """A handler, or its name."""

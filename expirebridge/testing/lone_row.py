@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt
 
 
-class LoneRow:
+class HandlerRow:
     """The row of one id in a ledger, in the database of the handler's own transaction.
 
     That is known once the handler calls `complete_in`: SQLAlchemy is imported only then. Without an
@@ -36,19 +36,21 @@ class LoneRow:
 
     def _complete(self, attempt: int, session: Transaction) -> None:
         """Raises InvalidTask for what is no transaction, and CompletionRefused."""
-        from expirebridge.testing import alone  # noqa: PLC0415
+        from expirebridge.testing import row_completion  # noqa: PLC0415
 
-        version = alone.version_of(session, self._ledger, self._id)
+        version = row_completion.version_of(session, self._ledger, self._id)
         if self._id is None:
             return
         self._session, self._version = session, self._version or version
-        alone.complete(session, self._ledger, self._id, self._version, attempt)
+        row_completion.complete(session, self._ledger, self._id, self._version, attempt)
 
     async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
         """The outcome that a listener records for a failed attempt, by the row; the error stays."""
         if self._session is None:
             return failed
-        from expirebridge.testing import alone  # noqa: PLC0415
+        from expirebridge.testing import row_completion  # noqa: PLC0415
 
-        by_row = await alone.by_row_after(self._session, self._ledger, self._version, attempt)
+        by_row = await row_completion.by_row_after(
+            self._session, self._ledger, self._version, attempt
+        )
         return outcome_after(failed, by_row)._replace(error=failed.error)

@@ -14,7 +14,7 @@ from expirebridge.task.task import from_ms, to_ms
 from expirebridge.testing.attempt import Ran, ran
 from expirebridge.testing.environment import OwnLoop
 from expirebridge.testing.handlers import Func, Handlers
-from expirebridge.testing.lone_row import LoneRow
+from expirebridge.testing.lone_row import HandlerRow
 from expirebridge.testing.traveller import Attempts
 
 
@@ -98,7 +98,7 @@ async def arun_handler(
         shown={} if tick is None else {"tick": check_aware(tick, name="tick")},
     )
     attempts = Attempts(Registry({handler.name: handler}), settings)
-    row = LoneRow(settings.ledger_name, id)
+    row = HandlerRow(settings.ledger_name, id)
     done = ran(*await attempts.run(claimed, row=row), from_ms(to_ms(now)))
     if raising and done.error is not None:
         raise done.error

@@ -15,7 +15,6 @@ from expirebridge.checks.finding import Finding, Level, Occasion, error
 from expirebridge.checks.of_capabilities import checks_on
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
-from expirebridge.task.answers import Counts, LeftOut, texts_of
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.calls.inspection import (
@@ -29,6 +28,7 @@ from expirebridge.task.calls.inspection import (
 from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.lateness import words_of
+from expirebridge.task.listings import Counts, LeftOut, texts_of
 from expirebridge.task.objective import ObjectiveResult
 from expirebridge.task.task import State, to_ms
 from expirebridge.web.charts import Chart, Column, bars, decades

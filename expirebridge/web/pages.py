@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.task import keys
-from expirebridge.task.answers import texts_of
+from expirebridge.task.listings import texts_of
 from expirebridge.task.reason import Reason
 from expirebridge.task.reasons import Situation
 from expirebridge.task.task import UNCLAIMED, Task

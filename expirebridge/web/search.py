@@ -10,11 +10,11 @@ from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
 from expirebridge.task import keys
-from expirebridge.task.answers import LeftOut
 from expirebridge.task.calls import inspection, looking
 from expirebridge.task.calls.call import LEFT_OUT, Command, Steps, at_if_available
 from expirebridge.task.calls.inspection import CountsBefore
 from expirebridge.task.calls.pages import BEGINNING, Pages
+from expirebridge.task.listings import LeftOut
 from expirebridge.task.operations.listing import (
     LAST_RANK,
     PageChunk,

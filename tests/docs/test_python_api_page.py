@@ -9,7 +9,7 @@ from expirebridge import Bridge, Settings, events
 from expirebridge.capabilities import given
 from expirebridge.settings import VARIABLES
 from expirebridge.task import explaining, reasons
-from expirebridge.task.lacking import Lacking
+from expirebridge.task.missing_ability import MissingAbility
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", PAGE))))
@@ -42,4 +42,6 @@ def test_the_codes_of_reasons_are_there() -> None:
         r'(?:(?:reason|obstacle)\(\s*found, |code, text(?:, \w+)? = )"([a-z-]+)"', source
     )
     assert {"slot", "full", "no-ttl", "rests", "failed"} <= {*codes}
-    assert {*codes, *(one.value for one in Lacking)} == {*re.findall(r"`([a-z-]+)`", section)}
+    assert {*codes, *(one.value for one in MissingAbility)} == {
+        *re.findall(r"`([a-z-]+)`", section)
+    }

@@ -12,7 +12,7 @@ from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet, inspection, looking, producing
 from expirebridge.task.calls.call import new_nonce
 from expirebridge.task.calls.claiming import Claim, Settled, Settlement, Walk
-from expirebridge.task.lacking import Lacking
+from expirebridge.task.missing_ability import MissingAbility
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, new, server_ms
 
@@ -160,7 +160,7 @@ def test_what_nobody_knows_waits_in_its_place_with_its_reason_and_since_when(
     assert fields_of(client, "a") == first
     assert due_of(client, "a") == due
     found = mixed.run(inspection.find_unhandled(15, limit=9))
-    assert found.tasks == [("lost.func", Lacking.FUNCTION)]
+    assert found.tasks == [("lost.func", MissingAbility.FUNCTION)]
 
 
 def test_what_nobody_has_known_for_a_day_is_claimed_to_be_failed_by_who_really_knows(

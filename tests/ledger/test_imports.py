@@ -55,7 +55,7 @@ from django.conf import settings
 apps = ("django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes")
 settings.configure(INSTALLED_APPS=[*apps, "expirebridge.contrib.django"])
 django.setup()
-FOR_A_LEDGER = {"expirebridge.testing.alone", "expirebridge.testing.rows"}
+FOR_A_LEDGER = {"expirebridge.testing.row_completion", "expirebridge.testing.rows"}
 FOR_ALL = {"calls", "command", "metrics", "page", "row_state", "words"}
 FOR_ALL = {f"expirebridge.ledger.{name}" for name in FOR_ALL}
 answers["not imported"] = []

@@ -252,7 +252,7 @@ def test_the_package_offers_one_name_of_a_frame() -> None:
 
 def test_values_and_rules_do_no_input_or_output() -> None:
     values = [path for path in MODULES if path.stem == "values" or own_part(path) in BASE]
-    values += [PACKAGE / "task" / f"{name}.py" for name in ("task", "keys", "policies", "answers")]
+    values += [PACKAGE / "task" / f"{name}.py" for name in ("task", "keys", "policies", "listings")]
     for path in values:
         roots = {name.partition(".")[0] for name in imported_names(path)}
         assert not roots & {"redis", "asyncio", "socket", "subprocess", "threading"}, path

@@ -17,7 +17,7 @@ from expirebridge.settings import (
     named_url,
     warn_of_variables,
 )
-from expirebridge.task import project
+from expirebridge.task import framework
 from tests.kit.cases import each
 from tests.kit.logs import Log
 from tests.kit.private_keys import K1
@@ -298,11 +298,11 @@ def test_patterns_of_functions_that_cannot_be_are_refused(given: Any) -> None:
 def of_project(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The default settings of the process's project."""
     found: dict[str, Any] = {}
-    surround = project.surrounded
-    described = project.Project(
+    surround = framework.surrounded
+    described = framework.Framework(
         defaults=lambda: found, surround=surround, function_for=lambda *_: None, hooks=tuple
     )
-    monkeypatch.setattr(project, "_registered", described)
+    monkeypatch.setattr(framework, "_registered", described)
     return found
 
 

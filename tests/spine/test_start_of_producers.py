@@ -23,11 +23,11 @@ NEEDED = [
     "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
     "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
     "task.calls.producing", "task.codec", "task.counting", "task.durations", "task.forks",
-    "task.key_ring", "task.keys", "task.keywords", "task.lazy_imports", "task.log_fields",
-    "task.methods", "task.new_task", "task.operations", "task.operations.base",
+    "task.framework", "task.key_ring", "task.keys", "task.keywords", "task.lazy_imports",
+    "task.log_fields", "task.methods", "task.new_task", "task.operations", "task.operations.base",
     "task.operations.changing", "task.operations.editing", "task.operations.holding",
     "task.operations.looking", "task.operations.making", "task.operations.operations",
-    "task.partitions", "task.project", "task.short_repr", "task.task",
+    "task.partitions", "task.short_repr", "task.task",
 ]  # fmt: skip
 
 # Each of these, with all that it brings, takes from 1 to 10 ms.

@@ -19,8 +19,8 @@ from django.utils import timezone
 from expirebridge.bridge import Bridge
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.task.answers import Listing
 from expirebridge.task.keys import check_func
+from expirebridge.task.listings import Listing
 from expirebridge.task.task import Change, State, Task
 
 PAGE: Final = 50

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from expirebridge.contrib.django.database_connections import surround
 from expirebridge.contrib.django.settings import defaults
-from expirebridge.task import project
+from expirebridge.task import framework
 
 
 class ExpirebridgeConfig(AppConfig):
@@ -24,8 +24,8 @@ class ExpirebridgeConfig(AppConfig):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         # Not in `ready`: a module of models, imported before, may hold a Bridge.
-        project.register(
-            project.Project(
+        framework.register(
+            framework.Framework(
                 defaults=defaults, surround=surround, function_for=_function_for, hooks=_hooks
             )
         )
@@ -44,7 +44,7 @@ class ExpirebridgeConfig(AppConfig):
 _TASKS_API: Final = {"django.tasks", "django_tasks"}
 
 
-def _function_for(name: str, value: object) -> project.AnyFunction | None:
+def _function_for(name: str, value: object) -> framework.AnyFunction | None:
     if _TASKS_API.isdisjoint(sys.modules):
         return None
     from expirebridge.contrib.django.task_functions import function_for  # noqa: PLC0415

@@ -37,8 +37,8 @@ from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers import name_of, typed_arguments
 from expirebridge.ledger.row_state import Status
 from expirebridge.settings import HandlersPlace, Settings
+from expirebridge.task.framework import AnyFunction
 from expirebridge.task.keys import check_tags
-from expirebridge.task.project import AnyFunction
 from expirebridge.task.task import State
 from expirebridge.task.task import Task as Found
 

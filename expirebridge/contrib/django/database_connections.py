@@ -15,7 +15,7 @@ from django.core.cache import caches
 from django.db import close_old_connections, connections, reset_queries
 from django.db.backends.signals import connection_created
 
-from expirebridge.task.project import AnyFunction
+from expirebridge.task.framework import AnyFunction
 
 _opened: ContextVar[list[Any] | None] = ContextVar("expirebridge_opened", default=None)
 """The connections that the async handler has opened which runs in this context."""

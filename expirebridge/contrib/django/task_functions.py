@@ -35,8 +35,8 @@ from expirebridge.handlers.definition import Handler, with_retry
 from expirebridge.handlers.registry import modules_at
 from expirebridge.hooks import End, Ended, Event, Lapsed
 from expirebridge.settings import Settings
+from expirebridge.task.framework import AnyFunction
 from expirebridge.task.policies import Busy, Delays, Discard, Retry, RetryPolicy, Snooze
-from expirebridge.task.project import AnyFunction
 from expirebridge.task.task import Task as Found
 from expirebridge.task.task import current_task
 

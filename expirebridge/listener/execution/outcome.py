@@ -25,8 +25,8 @@ from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.key_ring import Content, KeyRing
-from expirebridge.task.lacking import NOT_DECODED, NOT_OPENED
 from expirebridge.task.lateness import Lateness
+from expirebridge.task.missing_ability import NOT_DECODED, NOT_OPENED
 from expirebridge.task.objective import Objective
 from expirebridge.task.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.task.task import Task

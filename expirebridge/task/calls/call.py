@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from expirebridge.store.record_values import text
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import LeftOut
+    from expirebridge.task.listings import LeftOut
 
 # Which partitions a call concerns, if the database has several.
 

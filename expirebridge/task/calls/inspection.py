@@ -22,8 +22,8 @@ from expirebridge.task.calls.call import (
 )
 from expirebridge.task.calls.pages import BEGINNING
 from expirebridge.task.keys import IN_RECORD
-from expirebridge.task.lacking import Lacking
 from expirebridge.task.lateness import LateCause
+from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.objective import ObjectiveResult
 from expirebridge.task.task import State
 
@@ -273,10 +273,10 @@ class Unhandled:
 
     examined: int
     """How many tasks were looked at: those that are due next."""
-    tasks: list[tuple[str, Lacking]]
+    tasks: list[tuple[str, MissingAbility]]
     """The function of each task that was found, and what it waits for."""
 
-    def functions(self, lacking: Lacking) -> list[str]:
+    def functions(self, lacking: MissingAbility) -> list[str]:
         """The function of each task that waits for this."""
         return [func for func, what in self.tasks if what is lacking]
 
@@ -287,7 +287,7 @@ def find_unhandled(retried_every: float, *, limit: int) -> Command[Unhandled]:
         "find_unhandled", milliseconds(retried_every), limit,
         read=lambda reply: Unhandled(
             reply[0],
-            [(text(func), Lacking.of(text(why))) for func, why in rows_of(reply[1:], 2)],
+            [(text(func), MissingAbility.of(text(why))) for func, why in rows_of(reply[1:], 2)],
         ),
         route=Everywhere(_joined_unhandled),
     )  # fmt: skip

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from expirebridge.store.record_values import text
 from expirebridge.store.task_records import task_from
-from expirebridge.task.answers import Counts, Moving
 from expirebridge.task.calls.call import BATCH, Command, Everywhere, OfId, milliseconds, script
 from expirebridge.task.key_ring import KeyRing
+from expirebridge.task.listings import Counts, Moving
 from expirebridge.task.task import State, Task
 
 

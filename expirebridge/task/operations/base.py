@@ -17,9 +17,9 @@ from expirebridge.task.partitions import MAX_PARTITIONS, PartitionLayout, is_cou
 from expirebridge.task.task import State
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import Counts
     from expirebridge.task.calls.looking import TaskPage
     from expirebridge.task.calls.pages import Pages
+    from expirebridge.task.listings import Counts
 
 
 UnknownFunction = Literal["off", "warn", "refuse"]

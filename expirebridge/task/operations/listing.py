@@ -10,11 +10,11 @@ from functools import partial
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer
-from expirebridge.task.answers import LeftOut, Listing
 from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import BATCH, LEFT_OUT, PARTITIONS, Steps, at_if_available
 from expirebridge.task.calls.pages import BEGINNING
 from expirebridge.task.key_ring import KeyRing
+from expirebridge.task.listings import LeftOut, Listing
 from expirebridge.task.task import State, Task, to_ms
 
 # Streams: what several partitions hold in order, taken as one.

@@ -13,7 +13,7 @@ from expirebridge.task.operations.base import OperationGroup, refuse_left_out, t
 from expirebridge.task.task import State, Task, to_ms
 
 if TYPE_CHECKING:
-    from expirebridge.task.answers import Counts, Listing
+    from expirebridge.task.listings import Counts, Listing
     from expirebridge.task.reason import Reason
 
 

@@ -8,7 +8,7 @@ NOT_DECODED = "its arguments are encoded, "
 """How it begins if a codec made them, and the listener has none."""
 
 
-class Lacking(StrEnum):
+class MissingAbility(StrEnum):
     """What no listener had that claimed a task; the code of a `Reason`."""
 
     FUNCTION = "unknown-function"
@@ -16,7 +16,7 @@ class Lacking(StrEnum):
     CODEC = "not-decoded"
 
     @classmethod
-    def of(cls, error: str) -> "Lacking":
+    def of(cls, error: str) -> "MissingAbility":
         """What this reason says, or its beginning."""
         if error.startswith(NOT_OPENED):
             return cls.KEY

@@ -22,8 +22,8 @@ class Surround(Protocol):
         ...
 
 
-class Project(NamedTuple):
-    """A framework's project."""
+class Framework(NamedTuple):
+    """What a framework says of its project."""
 
     defaults: Callable[[], Mapping[str, Any]]
     """Returns the settings that hold where neither an argument nor the environment says another
@@ -36,15 +36,15 @@ class Project(NamedTuple):
     """Returns hooks for each listener, beside those of its handlers' modules, which are loaded."""
 
 
-_registered: Project | None = None
+_registered: Framework | None = None
 _surrounds = True
 """False while the handlers of a test are described."""
 
 
-def register(project: Project) -> None:
-    """Let this be the project of this process from now on."""
+def register(framework: Framework) -> None:
+    """Let this be the framework of this process from now on."""
     global _registered  # noqa: PLW0603 - a process belongs to one program
-    _registered = project
+    _registered = framework
 
 
 def defaults() -> Mapping[str, Any]:
