@@ -38,7 +38,7 @@ ExpirebridgeError
 from collections.abc import Sequence
 from typing import Any
 
-from expirebridge.task.counting import plural
+from expirebridge.task.texts import plural
 
 
 class ExpirebridgeError(Exception):

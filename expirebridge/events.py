@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.task.lateness import LateCause
-from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Task
+from expirebridge.task.texts import short_repr
 
 
 class End(StrEnum):

@@ -15,8 +15,7 @@ from expirebridge.task import framework
 from expirebridge.task.codec import Codec, check_codec
 from expirebridge.task.durations import LONGEST, seconds_of
 from expirebridge.task.keywords import advising
-from expirebridge.task.log_fields import event
-from expirebridge.task.short_repr import short_repr
+from expirebridge.task.texts import event, short_repr
 
 if TYPE_CHECKING:
     from expirebridge.task.key_ring import KeyRing

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
+from expirebridge.task.texts import plural
 
 
 class Level(StrEnum):

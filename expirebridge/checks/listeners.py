@@ -10,8 +10,8 @@ from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import PARTITIONS, Steps, at_if_available
 from expirebridge.task.calls.fleet import Fleet, Idle
 from expirebridge.task.calls.inspection import Health
-from expirebridge.task.counting import plural
 from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.texts import plural
 
 _LISTEN = "expirebridge listen --tasks FOLDER"
 

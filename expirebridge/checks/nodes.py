@@ -13,8 +13,8 @@ from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, Se
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import partitions
-from expirebridge.task.counting import plural
 from expirebridge.task.keys import slot_of
+from expirebridge.task.texts import plural
 
 _SHOWN = 5
 """Nodes that a finding names at most."""

@@ -6,8 +6,8 @@ from expirebridge.checks.finding import Finding, first_of, ok, warning
 from expirebridge.fleet.functions import KnownFunctions
 from expirebridge.task.calls import fleet, holds
 from expirebridge.task.calls.call import PARTITIONS, Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.hold import Hold
+from expirebridge.task.texts import plural
 
 
 def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:

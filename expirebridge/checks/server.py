@@ -13,8 +13,8 @@ from expirebridge.store.client import Database
 from expirebridge.store.errors import is_about_keys, translated
 from expirebridge.task.calls import call, inspection
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
+from expirebridge.task.texts import plural
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"

@@ -19,10 +19,10 @@ from expirebridge.errors import LimitsNeedOnePartition, PartitionsDiffer
 from expirebridge.handlers.definition import Handler
 from expirebridge.task.calls import looking, partitions
 from expirebridge.task.calls.call import LEFT_OUT, PARTITIONS, Steps, at_if_available, command
-from expirebridge.task.counting import plural
 from expirebridge.task.keys import InvalidKey, TriggerKey, parse_key
 from expirebridge.task.listings import texts_of
 from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.texts import plural
 
 _LOOK = "redis-cli --cluster check HOST:PORT"
 

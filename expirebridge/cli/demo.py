@@ -24,7 +24,7 @@ from expirebridge.embedded.cluster import FEWEST, EmbeddedCluster
 from expirebridge.embedded.resources import example_tasks
 from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.errors import ExpirebridgeError
-from expirebridge.task.counting import plural
+from expirebridge.task.texts import plural
 
 SETTLE = 1.0
 """Seconds that the demo waits after the last due time, for what must not run."""

@@ -32,8 +32,8 @@ from expirebridge.handlers import Registry
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human, seconds_of
+from expirebridge.task.texts import plural
 
 
 def doctor(

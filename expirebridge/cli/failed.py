@@ -14,8 +14,8 @@ from expirebridge.cli.output import (
     print_tasks,
 )
 from expirebridge.errors import PartlyDone
-from expirebridge.task.counting import plural
 from expirebridge.task.task import Change, State
+from expirebridge.task.texts import plural
 
 Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]

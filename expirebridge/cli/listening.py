@@ -21,8 +21,7 @@ from expirebridge.listener.parent import RELOADER, SupervisorLink, watch_reloade
 from expirebridge.listener.supervisor.supervisor import Supervisor, count_of
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings, warn_of_variables
-from expirebridge.task.counting import plural
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 logger = logging.getLogger("expirebridge")
 

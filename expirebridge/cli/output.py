@@ -20,11 +20,11 @@ from rich.text import Text
 
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.history import HistoryEntry
 from expirebridge.task.listings import Counts, LeftOut, Listing, texts_of
 from expirebridge.task.task import Change, State, Task
+from expirebridge.task.texts import plural
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000

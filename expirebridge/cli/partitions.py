@@ -14,9 +14,9 @@ from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task.calls.looking import COUNTED
-from expirebridge.task.counting import plural
 from expirebridge.task.listings import Counts
 from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.texts import plural
 
 group = typer.Typer(
     help="Partitions: create them, and show the tag of each.",

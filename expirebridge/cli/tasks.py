@@ -44,11 +44,11 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.groups.names import group_of
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.listings import Listing
 from expirebridge.task.operations.listing import MAX_EXAMINED
 from expirebridge.task.task import Change, State, Task
+from expirebridge.task.texts import plural
 
 # Commands that change tasks that exist.
 

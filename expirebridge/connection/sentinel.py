@@ -14,7 +14,7 @@ from expirebridge.connection.cluster import SlotPrimary
 from expirebridge.connection.urls import Address, SentinelUrl
 from expirebridge.store.errors import NoPrimary, WrongPlace
 from expirebridge.task.forks import renew_after_fork
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 # The sentinels of a primary: what each of them answers, and what they agree on.
 

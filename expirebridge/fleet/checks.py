@@ -9,9 +9,9 @@ from expirebridge.fleet.functions import KnownFunctions
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.policies import UNKNOWN_DELAY
+from expirebridge.task.texts import plural
 
 _SAMPLE = 1000
 

@@ -33,9 +33,9 @@ from expirebridge.fleet.comparing import Scope, compare, compare_beside, scope_o
 from expirebridge.fleet.compatibility import AlikeTasks, Arguments, BlindSpot, Comparison
 from expirebridge.handlers import Registry
 from expirebridge.settings import HandlersPlace, Settings
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.task import from_ms
+from expirebridge.task.texts import plural
 
 SHOWN = 20
 """Most groups of failing tasks that are printed; --json has all."""

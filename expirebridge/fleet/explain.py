@@ -10,11 +10,11 @@ from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
 from expirebridge.task.calls.fleet import Fleet, read_fleet
-from expirebridge.task.counting import plural
 from expirebridge.task.explaining import Explain, Rank, obstacle, reason, runs
 from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State
+from expirebridge.task.texts import plural
 
 _REMEDY = "expirebridge handlers --fleet"
 

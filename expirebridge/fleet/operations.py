@@ -13,9 +13,9 @@ from expirebridge.settings import Settings
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.fleet import read_fleet
-from expirebridge.task.log_fields import event
 from expirebridge.task.operations.base import UnknownFunction
 from expirebridge.task.operations.editing import EditingOperations
+from expirebridge.task.texts import event
 
 if TYPE_CHECKING:
     from expirebridge.fleet.functions import KnownFunctions

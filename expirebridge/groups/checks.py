@@ -7,8 +7,8 @@ from expirebridge.groups.calls import find_unended
 from expirebridge.settings import Settings
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.task import from_ms
+from expirebridge.task.texts import plural
 
 _GROUPS = 1000
 """Groups that are looked at."""

@@ -5,9 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from expirebridge.groups.names import OnFailed
-from expirebridge.task.counting import plural
 from expirebridge.task.listings import LeftOut
-from expirebridge.task.short_repr import short_repr
+from expirebridge.task.texts import plural, short_repr
 
 
 class GroupState(StrEnum):

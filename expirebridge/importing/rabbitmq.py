@@ -17,8 +17,8 @@ from expirebridge.errors import InvalidSetting
 from expirebridge.importing import celery, redis_source
 from expirebridge.importing.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.importing.redis_source import PAGE
-from expirebridge.task.counting import plural
 from expirebridge.task.task import from_ms
+from expirebridge.task.texts import plural
 
 
 class CountedLines:

@@ -8,8 +8,8 @@ from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.task.durations import human
 from expirebridge.task.lateness import LATE, LateCause
-from expirebridge.task.log_fields import event as fields_of
 from expirebridge.task.task import Task
+from expirebridge.task.texts import event as fields_of
 
 logger = logging.getLogger("expirebridge")
 

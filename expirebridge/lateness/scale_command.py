@@ -13,8 +13,8 @@ from expirebridge.cli.stats import store_of
 from expirebridge.hooks import Hooks
 from expirebridge.lateness.scaling import Scale, read_scale
 from expirebridge.settings import Settings
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human, seconds_of
+from expirebridge.task.texts import plural
 
 
 def scale(

@@ -20,7 +20,7 @@ from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.relay_store import RelayStore, new_nonce
 from expirebridge.store.client import Store
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

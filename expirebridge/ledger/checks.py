@@ -6,8 +6,8 @@ from expirebridge.checks.finding import Check, Finding, Occasion, error, ok, war
 from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
+from expirebridge.task.texts import plural
 
 MANY_DIRTY = MOST_DIRTY // 2
 """So many lagging rows in a partition are reported."""

@@ -26,8 +26,8 @@ from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog, read_ledgers
 from expirebridge.settings import Settings, named_url
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human, seconds_of
+from expirebridge.task.texts import plural
 
 if TYPE_CHECKING:
     from expirebridge.ledger.inspection import LedgerStatus

@@ -14,7 +14,7 @@ from expirebridge.ledger.schema import Schema, checked, find, missing
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.transaction import TransactionAdapter
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

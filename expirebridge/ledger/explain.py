@@ -6,9 +6,9 @@ from expirebridge.ledger.calls import MOST_DIRTY
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
-from expirebridge.task.counting import plural
 from expirebridge.task.explaining import Explain, Rank, obstacle
 from expirebridge.task.reason import Reason
+from expirebridge.task.texts import plural
 
 _REMEDY = "expirebridge ledger status"
 

@@ -32,9 +32,8 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.stepping import drive
 from expirebridge.task.calls.call import batches
-from expirebridge.task.counting import plural
 from expirebridge.task.keys import is_id
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 logger = logging.getLogger("expirebridge")
 

@@ -32,8 +32,7 @@ from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
-from expirebridge.task.counting import plural
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 if TYPE_CHECKING:
     from expirebridge.ledger.partition import LedgerEngine, LedgerPartition

@@ -31,8 +31,8 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import LONGEST
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.record_fields import record_fields
-from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Outcome, from_ms
+from expirebridge.task.texts import short_repr
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _OPTIONS: Final = sorted({*EXPORTED, "overlap", "trace"})

@@ -16,7 +16,7 @@ from expirebridge.series.calls import Times
 from expirebridge.series.records import read_schedule
 from expirebridge.series.ticks import following
 from expirebridge.task import keys
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -8,9 +8,9 @@ from expirebridge.limits.lanes import DeclaredLimit, Lane
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.task import from_ms
+from expirebridge.task.texts import plural
 
 _LANES = 100
 """Lanes that are looked at, those with most tasks."""

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from expirebridge.task.durations import human
 from expirebridge.task.hold import HOLD
-from expirebridge.task.short_repr import short_repr
+from expirebridge.task.texts import short_repr
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

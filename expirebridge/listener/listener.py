@@ -32,7 +32,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import script_loader
 from expirebridge.task.keys import slot_of
 from expirebridge.task.keywords import advising
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 # Suspending a listener: it claims nothing, and continues what it has.
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 from expirebridge.errors import ServerError
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

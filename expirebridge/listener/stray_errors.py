@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -23,8 +23,7 @@ from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.claiming import Settled, Settlement
-from expirebridge.task.counting import plural
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 # The emergency settler: records outcomes while the event loop is blocked.
 

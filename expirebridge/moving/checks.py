@@ -6,9 +6,9 @@ from expirebridge.checks.finding import Check, Finding, Occasion, if_any, ok, wa
 from expirebridge.settings import Settings
 from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.listings import Counts
+from expirebridge.task.texts import plural
 
 LEFT_AFTER = 15.0
 """Seconds without a batch after which a move counts as stopped: a running one waits less."""

@@ -17,8 +17,8 @@ from expirebridge.moving.migrator import Migrator
 from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
-from expirebridge.task.counting import plural
 from expirebridge.task.listings import Counts
+from expirebridge.task.texts import plural
 
 
 def move(

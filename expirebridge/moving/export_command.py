@@ -28,9 +28,9 @@ from expirebridge.series.replies import StoredSeries
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls.pages import Pages
-from expirebridge.task.counting import plural
 from expirebridge.task.listings import texts_of
 from expirebridge.task.task import UNCLAIMED, State
+from expirebridge.task.texts import plural
 
 
 def export(

@@ -35,9 +35,9 @@ from expirebridge.hooks import (
     Started,
 )
 from expirebridge.task.lateness import words_of
-from expirebridge.task.log_fields import event as fields_of
-from expirebridge.task.log_fields import message_of
 from expirebridge.task.task import running_task
+from expirebridge.task.texts import event as fields_of
+from expirebridge.task.texts import message_of
 
 # The lines of the log: a record as text or as JSON, with the task that was running.
 #

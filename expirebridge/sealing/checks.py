@@ -10,11 +10,11 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.pages import Pages
-from expirebridge.task.counting import plural
 from expirebridge.task.key_ring import KeyRing, key_of
 from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.policies import UNKNOWN_DELAY
 from expirebridge.task.task import State
+from expirebridge.task.texts import plural
 
 _SAMPLE = 100
 _DUE_SAMPLE = 1000

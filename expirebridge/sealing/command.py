@@ -15,8 +15,8 @@ from expirebridge.sealing.resealing import Resealed
 from expirebridge.sealing.resealing import reseal as reseal_once
 from expirebridge.settings import Settings
 from expirebridge.task.calls.fleet import Fleet, read_fleet
-from expirebridge.task.counting import plural
 from expirebridge.task.key_ring import KeyRing
+from expirebridge.task.texts import plural
 
 MOST_WALKS = 10
 """Walks of one call: after that, programs go on sealing with an old key."""

@@ -10,8 +10,8 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.pages import Pages
-from expirebridge.task.counting import plural
 from expirebridge.task.task import from_ms
+from expirebridge.task.texts import plural
 
 _SAMPLE = 1000
 

@@ -35,9 +35,9 @@ from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.series.places import AllSeries, is_one_in_use, place_beside
 from expirebridge.series.values import Series
 from expirebridge.settings import Settings
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.task import Change, Task
+from expirebridge.task.texts import plural
 
 # The series that the commands see: those of Redis, and of a ledger if one is named.
 

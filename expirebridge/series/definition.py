@@ -16,10 +16,10 @@ from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls.call import Steps, batches
 from expirebridge.task.keywords import advice_on
-from expirebridge.task.log_fields import event
 from expirebridge.task.new_task import Func, call_of, is_private
 from expirebridge.task.options import PolicyOptions
 from expirebridge.task.policies import policy_fields
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

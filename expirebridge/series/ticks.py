@@ -19,7 +19,7 @@ from expirebridge.series.records import read_schedule
 from expirebridge.series.schedule import Schedule
 from expirebridge.series.time_zones import offset_in, tzdata_at
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 # The times of the next tick of a series, on the server's clock, in ms.
 

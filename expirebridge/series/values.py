@@ -16,8 +16,8 @@ from expirebridge.task.durations import human
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.keys import IN_RECORD
 from expirebridge.task.listings import LeftOut
-from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import UNCLAIMED, State, from_ms, to_ms
+from expirebridge.task.texts import short_repr
 
 BEHIND = 60.0
 """Seconds after which a tick that was not made, or did not begin, is reported."""

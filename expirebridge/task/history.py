@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from expirebridge.task.short_repr import short_repr
+from expirebridge.task.texts import short_repr
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

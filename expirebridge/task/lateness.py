@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.task.durations import human
-from expirebridge.task.short_repr import short_repr
+from expirebridge.task.texts import short_repr
 
 LATE = 1.0
 """Seconds after its due time from which on a task without a `late_after` counts as late."""

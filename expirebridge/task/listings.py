@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from expirebridge.limits.lanes import DeclaredLimit, Lane
-from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Task
+from expirebridge.task.texts import short_repr
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,9 +14,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from expirebridge.store.partitions import Partitions, PartitionsByLoop
 from expirebridge.task.calls.call import Runnable
 from expirebridge.task.keywords import is_of_the_call, misnamed
-from expirebridge.task.log_fields import event
 from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.operations.operations import TaskOperations
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.keys import check_tags
 from expirebridge.task.keywords import advising
+from expirebridge.task.texts import plural
 
 MAX_ATTEMPTS = 1000
 UNKNOWN_DELAY = 15.0

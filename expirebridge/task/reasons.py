@@ -10,7 +10,6 @@ from expirebridge.capabilities import given
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import NO_TTL, Circumstances, read_circumstances
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.explaining import (
     Explain,
@@ -31,6 +30,7 @@ from expirebridge.task.explaining import (
 from expirebridge.task.hold import HOLD
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State, Task
+from expirebridge.task.texts import plural
 
 LAPSES_UNTIL_ALONE = 2
 """After so many lapses a task is claimed alone."""

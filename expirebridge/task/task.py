@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.task.short_repr import short_repr
+from expirebridge.task.texts import short_repr
 
 if TYPE_CHECKING:  # a process that only makes tasks does without these
     from expirebridge.limits.lanes import QueuePlace

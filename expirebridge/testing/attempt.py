@@ -12,8 +12,8 @@ from expirebridge.listener.execution.follow_up import task_of
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.task.durations import human
 from expirebridge.task.key_ring import Content
-from expirebridge.task.short_repr import short_repr
 from expirebridge.task.task import Task
+from expirebridge.task.texts import short_repr
 from expirebridge.testing.errors import TaskFailed
 
 WAITS = {End.RETRY, End.RELEASED, End.SNOOZED, End.DROPPED}

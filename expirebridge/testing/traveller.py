@@ -38,8 +38,8 @@ from expirebridge.task.calls.claiming import Claim, SettledThen, Settlement
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.calls.reconciling import EventKind, KeyEvent
-from expirebridge.task.counting import plural
 from expirebridge.task.task import from_ms
+from expirebridge.task.texts import plural
 from expirebridge.testing import time
 from expirebridge.testing.attempt import Ran, ran, shown
 from expirebridge.testing.environment import unseen_loop, waiting_thread

@@ -15,8 +15,8 @@ from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.task import keys
 from expirebridge.task.calls import actions
 from expirebridge.task.durations import seconds_of
-from expirebridge.task.log_fields import event
 from expirebridge.task.task import UNCLAIMED, Change, State
+from expirebridge.task.texts import event
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import BULK_LIMIT, Search, SearchPage, find
 

@@ -25,12 +25,12 @@ from expirebridge.task.calls.inspection import (
     late_seconds,
     objective_results,
 )
-from expirebridge.task.counting import plural
 from expirebridge.task.durations import human
 from expirebridge.task.lateness import words_of
 from expirebridge.task.listings import Counts, LeftOut, texts_of
 from expirebridge.task.objective import ObjectiveResult
 from expirebridge.task.task import State, to_ms
+from expirebridge.task.texts import plural
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.context import PageContext
 

@@ -15,7 +15,7 @@ from expirebridge import State, Task
 from expirebridge.hooks import End, Ended
 from expirebridge.observe import logs
 from expirebridge.observe.logs import JsonLines, log_event
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 PACKAGE = Path(expirebridge.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "log-events.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import expirebridge
-from expirebridge.task.counting import plural
+from expirebridge.task.texts import plural
 
 PACKAGE = Path(expirebridge.__file__).parent
 WORDS = ("rows|tasks|listeners|nodes|workers|keys|groups|members|partitions|primaries|replicas|"

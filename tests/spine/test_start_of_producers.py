@@ -22,12 +22,12 @@ NEEDED = [
     "store.partition_count", "store.partitions", "store.record_values", "store.routing",
     "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
     "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
-    "task.calls.producing", "task.codec", "task.counting", "task.durations", "task.forks",
+    "task.calls.producing", "task.codec", "task.durations", "task.forks",
     "task.framework", "task.key_ring", "task.keys", "task.keywords", "task.lazy_imports",
-    "task.log_fields", "task.methods", "task.new_task", "task.operations", "task.operations.base",
+    "task.methods", "task.new_task", "task.operations", "task.operations.base",
     "task.operations.changing", "task.operations.editing", "task.operations.holding",
     "task.operations.looking", "task.operations.making", "task.operations.operations",
-    "task.partitions", "task.short_repr", "task.task",
+    "task.partitions", "task.task", "task.texts",
 ]  # fmt: skip
 
 # Each of these, with all that it brings, takes from 1 to 10 ms.

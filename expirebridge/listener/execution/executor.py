@@ -24,7 +24,7 @@ from expirebridge.listener.hindrances import LoopPulse
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool

@@ -23,9 +23,9 @@ from expirebridge.settings import Settings
 from expirebridge.store.record_values import split_call
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.codec import load_codec
-from expirebridge.task.log_fields import event
 from expirebridge.task.policies import Busy, Discard, Retry, Snooze
 from expirebridge.task.task import running_task
+from expirebridge.task.texts import event
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool

@@ -17,7 +17,7 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.call import Command
 from expirebridge.task.calls.claiming import Settled, Settlement
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

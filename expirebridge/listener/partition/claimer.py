@@ -23,7 +23,7 @@ from expirebridge.task.calls import claiming
 from expirebridge.task.calls.call import Command, command
 from expirebridge.task.calls.claiming import Claim
 from expirebridge.task.lateness import LateCause
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -24,7 +24,7 @@ from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.task.calls import claiming
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

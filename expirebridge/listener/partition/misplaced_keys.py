@@ -8,8 +8,8 @@ from collections import OrderedDict
 
 from expirebridge.hooks import Hooks, Misplaced
 from expirebridge.task.keys import InvalidKey, TriggerKey, parse_key
-from expirebridge.task.log_fields import event
 from expirebridge.task.partitions import PartitionLayout
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

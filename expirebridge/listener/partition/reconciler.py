@@ -20,9 +20,8 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import BATCH, Steps, batches
 from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
-from expirebridge.task.counting import plural
 from expirebridge.task.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 # Key events, and the keys that need a look.
 

@@ -41,9 +41,8 @@ from expirebridge.store.errors import CountUnknown, translated
 from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.task.calls import claiming, inspection
 from expirebridge.task.calls import partitions as partitions_commands
-from expirebridge.task.counting import plural
-from expirebridge.task.log_fields import event
 from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
+from expirebridge.task.texts import event, plural
 
 # The number of partitions of a database in a cluster.
 

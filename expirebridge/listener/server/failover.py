@@ -14,7 +14,7 @@ from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.server import Server
 from expirebridge.store.errors import translated
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

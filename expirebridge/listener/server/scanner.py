@@ -14,9 +14,8 @@ from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.settings import Settings
 from expirebridge.task.calls import pages as pages_commands
 from expirebridge.task.calls import reconciling
-from expirebridge.task.counting import plural
 from expirebridge.task.lateness import LateCause
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 logger = logging.getLogger("expirebridge")
 

@@ -27,7 +27,7 @@ from expirebridge.listener.session import Membership, PartitionSession, Subscrib
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

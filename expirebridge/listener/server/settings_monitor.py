@@ -10,7 +10,7 @@ from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.settings import Settings
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

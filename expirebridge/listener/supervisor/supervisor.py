@@ -18,8 +18,7 @@ from expirebridge.errors import InvalidSetting
 from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import ENDS_WITHIN
 from expirebridge.listener.supervisor.worker import Worker
-from expirebridge.task.counting import plural
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event, plural
 
 logger = logging.getLogger("expirebridge")
 

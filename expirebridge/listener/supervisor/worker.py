@@ -10,7 +10,7 @@ import sys
 import time
 
 from expirebridge.listener.parent import ENDS_WITHIN, VARIABLE
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

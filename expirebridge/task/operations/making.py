@@ -29,7 +29,6 @@ from expirebridge.task.calls.call import (
     wait_for_failover,
 )
 from expirebridge.task.durations import Duration, seconds_of
-from expirebridge.task.log_fields import event
 from expirebridge.task.new_task import (
     Func,
     checked,
@@ -41,6 +40,7 @@ from expirebridge.task.new_task import (
 from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.partitions import PartitionLayout
 from expirebridge.task.task import Outcome, Task, from_ms, running_task
+from expirebridge.task.texts import event
 
 if TYPE_CHECKING:
     from expirebridge.task.policies import MisfireSpec, RetrySpec

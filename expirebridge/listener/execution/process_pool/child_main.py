@@ -45,8 +45,8 @@ from expirebridge.listener.execution.process_pool.protocol import (
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.lifespans import entered
 from expirebridge.settings import Settings
-from expirebridge.task.log_fields import message_of
 from expirebridge.task.task import Task, running_task
+from expirebridge.task.texts import message_of
 
 # The channel of a process for handlers to its listener.
 

@@ -13,7 +13,7 @@ from expirebridge.listener.execution.exceptions import ProcessNotStarted, StartR
 from expirebridge.listener.execution.process_pool.process import Process
 from expirebridge.listener.execution.process_pool.protocol import Setup
 from expirebridge.settings import Settings
-from expirebridge.task.log_fields import event
+from expirebridge.task.texts import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -1,5 +1,11 @@
-"""The repr of a public value: short, and without what may be a secret."""
+"""How values and events are shown: the repr of a public value, a number with its word, and the
+structured part of a log record.
 
+None holds what may be a secret: the arguments or the result of a task, or the text of an exception
+that a handler raised.
+"""
+
+import logging
 from collections.abc import Mapping, Sized
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -43,3 +49,27 @@ def _shown(held: object, longest: int) -> str:
         return f"[{', '.join([*items, *rest])}]"
     text = f"<{len(held):,} items>" if isinstance(held, Mapping) else repr(held)
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def plural(count: int, one: str, more: str) -> str:
+    """A number, with the word for one or for more."""
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def event(name: str, **fields: object) -> dict[str, object]:
+    """The `extra` of a line of the log: the event, a name that does not change, and fields.
+
+    `docs/reference/log-events.md` lists the events.
+    """
+    return {"event": name, "fields": fields}
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Return the record's message. A mistake in a handler's logging call must not break the log."""
+    try:
+        return record.getMessage()
+    except Exception as error:
+        return (
+            f"a message that cannot be formatted ({type(error).__name__}): see "
+            f"{record.pathname}, line {record.lineno}"
+        )
