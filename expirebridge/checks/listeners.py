@@ -89,9 +89,9 @@ def check_subscriptions(
         if counts is None:
             continue
         if counts.doorbell < wanted:
-            few.setdefault(counts.doorbell, []).append(layout.slot_of(number))
+            few.setdefault(counts.doorbell, []).append(layout.hash_tag_of(number))
         if hears and not counts.events:
-            deaf.append(layout.slot_of(number))
+            deaf.append(layout.hash_tag_of(number))
     doorbell_channel = f"{layout.prefix}:doorbell:{database.number}"
     missing = [f"{n} of {wanted} to {doorbell_channel}{_of(tags)}" for n, tags in few.items()]
     if deaf:

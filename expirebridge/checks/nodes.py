@@ -13,7 +13,7 @@ from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, Se
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import partitions
-from expirebridge.task.keys import slot_of
+from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.texts import plural
 
 _SHOWN = 5
@@ -83,7 +83,7 @@ class CheckedServers:
 
 def _nodes_of(store: Partitions | Store) -> list[CheckedServer]:
     client, database = store.client, store.database
-    if not isinstance(client, ClusterClient) or slot_of(database.layout.prefix):
+    if not isinstance(client, ClusterClient) or hash_tag_of(database.layout.prefix):
         return [CheckedServer("", client, store, database.layout.prefixes())]
     with suppress(FormatTooNew, NotPermitted, PartitionsDiffer):  # the checks find these
         store.run(partitions.read_partitions())

@@ -209,8 +209,8 @@ def check_misplaced(nodes: Mapping[str, redis.Redis], layout: PartitionLayout) -
             silent.append(f"{node}: {failure}")
     if found:
         examples = "; ".join(
-            f"{key.slot}{key.id}:?{key.func}?... must begin with "
-            f"{layout.slot_of(layout.partition_of(key.id))}{key.id}:"
+            f"{key.hash_tag}{key.id}:?{key.func}?... must begin with "
+            f"{layout.hash_tag_of(layout.partition_of(key.id))}{key.id}:"
             for key in found[:_SHOWN]
         )
         more = " and others" if len(found) > _SHOWN else ""
@@ -231,5 +231,5 @@ def _misplaced(client: redis.Redis, layout: PartitionLayout) -> Iterator[Trigger
             key = parse_key(name)
         except InvalidKey:
             continue
-        if key is not None and key.slot != layout.slot_of(layout.partition_of(key.id)):
+        if key is not None and key.hash_tag != layout.hash_tag_of(layout.partition_of(key.id)):
             yield key

@@ -13,7 +13,7 @@ from expirebridge.cli.output import print_line
 from expirebridge.cli.stats import probe_store_of
 from expirebridge.settings import Settings
 from expirebridge.store.acl import STANDING, LoginRole, line
-from expirebridge.task.keys import slot_of
+from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.partitions import MAX_PARTITIONS
 
 
@@ -47,7 +47,7 @@ def acl(
     settings = Settings.read(url=url, prefix=prefix)
     with closing(probe_store_of(settings)) as store:
         database = store.database
-    spread = database.clustered and not slot_of(settings.prefix)
+    spread = database.clustered and not hash_tag_of(settings.prefix)
     for one in [role] if role else STANDING:
         print_line(
             line(

@@ -76,4 +76,4 @@ def _row(layout: PartitionLayout, number: int, counts: Counts) -> dict[str, Any]
     """The row of a partition, without counts if it cannot be asked."""
     served = counts.left_out[0].why if counts.left_out else "served"
     numbers = {name: None if counts.left_out else getattr(counts, name) for name in COUNTED}
-    return {"partition": number, "tag": layout.slot_of(number), "is": served} | numbers
+    return {"partition": number, "tag": layout.hash_tag_of(number), "is": served} | numbers

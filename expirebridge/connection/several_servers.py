@@ -192,7 +192,7 @@ def _sentinels(named: SentinelUrl, url: str) -> Sentinels:
 
 def _home_of(prefix: str) -> int:
     """The slot of all names of a prefix, or of those of its first partition."""
-    if keys.slot_of(prefix):
+    if keys.hash_tag_of(prefix):
         return slot_of(prefix)
     return slot_of(PartitionLayout(prefix, PARTITIONS_OF_CLUSTER).prefix_of(0))
 

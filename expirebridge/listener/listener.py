@@ -30,7 +30,7 @@ from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
-from expirebridge.task.keys import slot_of
+from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.keywords import advising
 from expirebridge.task.texts import event
 
@@ -95,7 +95,7 @@ def servers_of(
     Raises InvalidSetting for a URL that cannot be used.
     """
     cluster = several_servers.cluster_of(settings.url)
-    if cluster is None or slot_of(settings.prefix):
+    if cluster is None or hash_tag_of(settings.prefix):
         return SingleServer(
             settings,
             [settings.prefix],

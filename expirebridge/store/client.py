@@ -37,7 +37,7 @@ from expirebridge.task.calls.call import (
     Runnable,
     Steps,
 )
-from expirebridge.task.keys import slot_of
+from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.partitions import PartitionLayout
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class Database:
     @property
     def tag(self) -> str:
         """The tag with which its names begin, with braces; empty without one."""
-        return slot_of(self.prefix).decode()
+        return hash_tag_of(self.prefix).decode()
 
     @property
     def home(self) -> str:

@@ -58,7 +58,7 @@ class UnavailablePartitions:
             self._faults[key] = (time.monotonic() + RETRY_AFTER, fault)
         noted = self._left_out[layout, number] = LeftOut(
             partition=number,
-            tag=layout.slot_of(number),
+            tag=layout.hash_tag_of(number),
             why=_WHY.get(type(fault), "unreachable"),
             error=str(fault),
         )

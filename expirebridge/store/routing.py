@@ -38,7 +38,7 @@ from expirebridge.task.calls.call import (
     Runnable,
     Steps,
 )
-from expirebridge.task.keys import slot_of
+from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Routing:
         self, prefix: str, *, clustered: bool = False, node_of: NodeOf | None = None
     ) -> None:
         self.prefix = prefix
-        self.spread = clustered and not slot_of(prefix)
+        self.spread = clustered and not hash_tag_of(prefix)
         """True if the partitions are on several nodes."""
         self.unavailable = UnavailablePartitions(node_of)
         self.partition_count = PartitionCount(prefix, self.spread, self.unavailable)
@@ -90,7 +90,7 @@ class Routing:
 
     def correct(self, refusal: errors.PartitionsDiffer) -> None:
         """Correct the number of partitions. Raises InvalidSetting if that cannot be."""
-        if refusal.count > 1 and slot_of(self.prefix):
+        if refusal.count > 1 and hash_tag_of(self.prefix):
             raise errors.InvalidSetting(
                 f"prefix={self.prefix!r}: that of one partition, of {refusal.count}; give it "
                 "without the tag"

@@ -41,7 +41,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}", re.ASCII)
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
-_SLOT = re.compile(rb"\{[^{}]*\}")
+_HASH_TAG = re.compile(rb"\{[^{}]*\}")
 _HIDDEN = rb"(?s)(?:codec|sealed:[A-Za-z0-9_-]{1,32}):[A-Za-z0-9+/]*={0,2}(?: \{.*\})?"
 _POSITIONAL = "*"
 _MAX_DEPTH = 250
@@ -67,7 +67,7 @@ class TriggerKey(NamedTuple):
     func: str
     args: bytes
     """JSON, or `@` if the arguments are in the record."""
-    slot: str = ""
+    hash_tag: str = ""
     """The cluster hash tag with its braces, or nothing."""
 
     @property
@@ -77,17 +77,17 @@ class TriggerKey(NamedTuple):
 
     def encode(self) -> bytes:
         """The key's name."""
-        return key_name(self.slot.encode(), self.id, self.call)
+        return key_name(self.hash_tag.encode(), self.id, self.call)
 
 
-def key_name(slot: bytes, id: str, call: bytes) -> bytes:
-    """The name of the trigger key of a task; `slot` and `call` are those of a TriggerKey."""
-    return b"%b%b:?%b" % (slot, id.encode(), call)
+def key_name(hash_tag: bytes, id: str, call: bytes) -> bytes:
+    """The name of the trigger key of a task; `hash_tag` and `call` are those of a TriggerKey."""
+    return b"%b%b:?%b" % (hash_tag, id.encode(), call)
 
 
-def slot_of(name: str) -> bytes:
+def hash_tag_of(name: str) -> bytes:
     """The cluster hash tag with its braces with which a name begins, or nothing."""
-    tag = _SLOT.match(name.encode())
+    tag = _HASH_TAG.match(name.encode())
     return tag[0] if tag else b""
 
 
@@ -114,8 +114,8 @@ def parse_key(name: bytes, home: str = "") -> TriggerKey | None:
     Returns None if the key is not ours: its first `?` does not follow a `:`, or there is no second
     `?`. Raises InvalidKey if it is ours, but has an invalid id, function or arguments.
     """
-    slot = _SLOT.match(name)
-    head, _, call = name[slot.end() if slot else 0 :].partition(b"?")
+    hash_tag = _HASH_TAG.match(name)
+    head, _, call = name[hash_tag.end() if hash_tag else 0 :].partition(b"?")
     func, second, args = call.partition(b"?")
     if not second or not head.endswith(b":"):
         return None
@@ -124,7 +124,7 @@ def parse_key(name: bytes, home: str = "") -> TriggerKey | None:
             id=check_id(head[:-1].decode("ascii")),
             func=check_func(func.decode("ascii")),
             args=args,
-            slot=slot.group().decode() if slot else "",
+            hash_tag=hash_tag.group().decode() if hash_tag else "",
         )
         if args != IN_RECORD:
             check_args(args)

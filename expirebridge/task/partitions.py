@@ -67,9 +67,9 @@ class PartitionLayout:
 
     def prefix_of(self, number: int) -> str:
         """The prefix of a partition's names, except for its trigger keys."""
-        return self.slot_of(number) + self.prefix
+        return self.hash_tag_of(number) + self.prefix
 
-    def slot_of(self, number: int) -> str:
+    def hash_tag_of(self, number: int) -> str:
         """The prefix of a partition's trigger keys: its tag, with braces."""
         tag = self.tag_of(number)
         return f"{{{tag}}}" if tag else ""

@@ -218,7 +218,7 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
             cluster.client.delete(f"{prefix}:meta")
             store.run(claiming.heartbeat("me", 10.0, [], code="c0de"))
             assert cluster.client.hget(f"{prefix}:meta", "partitions") == b"16"
-            assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
+            assert made.key.startswith(f"{layout.hash_tag_of(number)}{id}:?".encode())
         with pytest.raises(PartitionsDiffer):
             Store(cluster.client, prefix=prefix, partitions=8).run(looking.get(id))
         assert store.run(reconciling.check_keys([made.key], SETTINGS)).found == []

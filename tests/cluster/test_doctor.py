@@ -70,7 +70,7 @@ def named(node: EmbeddedServer) -> str:
 def tags_at(cluster: Cluster, node: EmbeddedServer) -> set[str]:
     """The tags of the partitions on a node."""
     return {
-        LAYOUT.slot_of(number)
+        LAYOUT.hash_tag_of(number)
         for number, prefix in enumerate(LAYOUT.prefixes())
         if cluster.primary_of(cluster.slot_of(prefix)) is node
     }
@@ -291,7 +291,7 @@ def call_at_each(cluster: Cluster, bridge: Bridge) -> int:
         node = cluster.primary_of(cluster.slot_of(prefix))
         words = ("FCALL", "expirebridge_make", 1, prefix, "mail.send", "[1]", 60_000)
         made = cluster.ask(node, *words, "id", f"{LAYOUT.tag_of(number)}@x", "if_exists", "replace")
-        assert made[2].decode().startswith(LAYOUT.slot_of(number))
+        assert made[2].decode().startswith(LAYOUT.hash_tag_of(number))
     return bridge.count().pending
 
 

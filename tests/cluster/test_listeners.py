@@ -120,8 +120,8 @@ async def test_misplaced_keys_are_named_whichever_node_has_them(
     cluster: Cluster, bridge: Bridge, log: Log
 ) -> None:
     """Those with no tag are in the slot of their own name; and no partition may be there."""
-    right = {id: LAYOUT.slot_of(LAYOUT.partition_of(id)) for id in MANY[:12]}
-    wrong = {id: ["", "{b}", LAYOUT.slot_of(LAYOUT.partition_of(id) ^ 1)][place % 3]
+    right = {id: LAYOUT.hash_tag_of(LAYOUT.partition_of(id)) for id in MANY[:12]}
+    wrong = {id: ["", "{b}", LAYOUT.hash_tag_of(LAYOUT.partition_of(id) ^ 1)][place % 3]
              for place, id in enumerate(right)}  # fmt: skip
     homes = set[int]()
     witness = Witness()

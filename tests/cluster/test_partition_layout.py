@@ -85,7 +85,7 @@ def test_numbered_ids_are_spread_evenly(name: str, count: int) -> None:
 def test_one_partition_has_no_tag() -> None:
     layout = PartitionLayout("expirebridge")
     assert layout.prefixes() == ["expirebridge"]
-    assert layout.slot_of(0) == ""
+    assert layout.hash_tag_of(0) == ""
     assert layout.partition_of("a") == 0
 
 
@@ -101,4 +101,4 @@ def test_the_page_has_the_table_and_its_example() -> None:
     page = (docs / "reference" / "wire-protocol.md").read_text(encoding="utf-8")
     _, _, section = page.partition("\n### Tags\n")
     layout = PartitionLayout("expirebridge", 16)
-    assert f"{layout.slot_of(layout.partition_of('dev:7'))}dev:7:?devices.offline?" in section
+    assert f"{layout.hash_tag_of(layout.partition_of('dev:7'))}dev:7:?devices.offline?" in section

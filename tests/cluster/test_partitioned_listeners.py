@@ -24,11 +24,11 @@ MANY = [f"task-{n}" for n in range(64)]
 
 
 def right_tag(id: str) -> str:
-    return LAYOUT.slot_of(LAYOUT.partition_of(id))
+    return LAYOUT.hash_tag_of(LAYOUT.partition_of(id))
 
 
 def wrong_tag(id: str) -> str:
-    return LAYOUT.slot_of((LAYOUT.partition_of(id) + 1) % COUNT)
+    return LAYOUT.hash_tag_of((LAYOUT.partition_of(id) + 1) % COUNT)
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ async def test_a_key_with_a_wrong_tag_is_named_and_not_run(
 async def test_a_key_that_cannot_be_a_task_is_kept_where_it_is(
     apart: Bridge, settings: Settings, client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names = [f"{LAYOUT.slot_of(number)}a b:?test.note?[1]".encode() for number in range(COUNT)]
+    names = [f"{LAYOUT.hash_tag_of(number)}a b:?test.note?[1]".encode() for number in range(COUNT)]
     async with listening(settings, note=note):
         for name in names:
             client.set(name, "", px=100)

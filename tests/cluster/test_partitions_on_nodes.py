@@ -122,7 +122,7 @@ def test_a_client_follows_when_the_database_is_written_anew(
             other.create_partitions(8)
         layout = PartitionLayout(PREFIX, 8)
         made = bridge.make_task("mail.send", [1], 60, id="task-1")
-        assert made.key.startswith(layout.slot_of(layout.partition_of("task-1")).encode())
+        assert made.key.startswith(layout.hash_tag_of(layout.partition_of("task-1")).encode())
         assert metas(cluster) == all_with(8)
         for node in cluster.nodes:
             if cluster.ask(node, "ROLE")[0] == b"master":
@@ -164,7 +164,7 @@ async def test_tasks_are_spread_over_the_nodes(cluster: Cluster, ask: Ask) -> No
     assert await ask("pause_all", MANY) == {Change.PAUSED: len(MANY)}
     assert (await ask("resume_tag", "x"))[Change.RESUMED] == len(MANY)
     drawn = await ask("make_task", "mail.send", [1], 60)
-    assert drawn.key.startswith(LAYOUT.slot_of(LAYOUT.partition_of(drawn.id)).encode())
+    assert drawn.key.startswith(LAYOUT.hash_tag_of(LAYOUT.partition_of(drawn.id)).encode())
     assert (await ask("cancel_tag", "x"))[Change.CANCELLED] == len(MANY)
     assert await ask("key_of", "a", "mail.send") == b"{%s}a:?mail.send?[]" % (
         LAYOUT.tag_of(LAYOUT.partition_of("a")).encode()
@@ -221,7 +221,7 @@ def test_the_doctor_looks_at_all_nodes(cluster: Cluster, bridge: Bridge) -> None
     other = next(
         node for slot in (0, 8000, 16000) if (node := cluster.primary_of(slot)) is not home
     )
-    right = LAYOUT.slot_of(LAYOUT.partition_of("a"))
+    right = LAYOUT.hash_tag_of(LAYOUT.partition_of("a"))
     slot = cluster.slot_of("a")
     cluster.ask(cluster.primary_of(slot), "SET", "a:?mail.send?[1]", "")
     cluster.ask(other, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

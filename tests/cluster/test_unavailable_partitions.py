@@ -224,7 +224,7 @@ def test_the_commands_say_it(full: Cluster) -> None:
             assert {one["partition"] for one in told["left_out"]} == numbers, words
         for words in (["count"], ["forecast"], ["list"], ["partitions", "show"]):
             _, said = run(*words)
-            assert f"left out: partitions {LAYOUT.slot_of(min(numbers))} " in said, words
+            assert f"left out: partitions {LAYOUT.hash_tag_of(min(numbers))} " in said, words
         shown, _ = run("partitions", "show", "--json")
         assert {one["partition"] for one in shown if one["is"] == "unreachable"} == numbers
         assert all(shown[number]["pending"] is None for number in numbers)

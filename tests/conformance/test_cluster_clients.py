@@ -45,7 +45,7 @@ def client(request: pytest.FixtureRequest, stage: ClusterStage) -> Iterator[Clie
 
 def tag_of(id: str) -> str:
     """The tag of an id's partition, by the table of docs/partition-tags.txt."""
-    return LAYOUT.slot_of(LAYOUT.partition_of(id))
+    return LAYOUT.hash_tag_of(LAYOUT.partition_of(id))
 
 
 def key_of(id: str) -> str:
@@ -99,7 +99,7 @@ def test_a_key_with_a_wrong_tag_or_none_is_named_and_not_run(
     tags = {
         f"{name}-none": "",
         f"{name}-own": "{own}",
-        f"{name}-other": LAYOUT.slot_of(LAYOUT.partition_of(f"{name}-other") ^ 1),
+        f"{name}-other": LAYOUT.hash_tag_of(LAYOUT.partition_of(f"{name}-other") ^ 1),
     }
     for id, tag in tags.items():
         client.send("SET", f"{tag}{id}:?acts.note?[42]", "", "PX", 300)

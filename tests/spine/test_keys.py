@@ -72,12 +72,12 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,19}", fullmatch=True)
 FUNCS = st.builds(
     lambda path, name: f"{'/'.join(path)}.{name}", st.lists(NAMES, min_size=1, max_size=5), NAMES
 )
-SLOTS = st.just("") | st.text(
+HASH_TAGS = st.just("") | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="{}"), max_size=20
 ).map("{{{}}}".format)
 
 KEYS = st.builds(
-    TriggerKey, slot=SLOTS, id=IDS, func=FUNCS, args=st.builds(encode_args, ARGS, KWARGS)
+    TriggerKey, hash_tag=HASH_TAGS, id=IDS, func=FUNCS, args=st.builds(encode_args, ARGS, KWARGS)
 ).map(TriggerKey.encode)
 PIECES = st.sampled_from(
     [
@@ -97,17 +97,19 @@ def nested(depth: int) -> list[Any]:
 # Round trips
 
 
-@given(slot=SLOTS, id=IDS, func=FUNCS, args=ARGS, kwargs=KWARGS)
-@example(slot="", id="a:", func="a.b", args=["?:?"], kwargs={})
-@example(slot="{?:?}", id="a", func="a/b.c", args=[], kwargs={"?": "\0"})
-@example(slot="{}", id=":", func="_._", args=[-0.0, 2**64 - 1, -(2**63)], kwargs={"": {"*": []}})
+@given(hash_tag=HASH_TAGS, id=IDS, func=FUNCS, args=ARGS, kwargs=KWARGS)
+@example(hash_tag="", id="a:", func="a.b", args=["?:?"], kwargs={})
+@example(hash_tag="{?:?}", id="a", func="a/b.c", args=[], kwargs={"?": "\0"})
+@example(
+    hash_tag="{}", id=":", func="_._", args=[-0.0, 2**64 - 1, -(2**63)], kwargs={"": {"*": []}}
+)
 def test_a_task_comes_back_from_its_key_as_it_was_given(
-    slot: str, id: str, func: str, args: list[Any], kwargs: dict[str, Any]
+    hash_tag: str, id: str, func: str, args: list[Any], kwargs: dict[str, Any]
 ) -> None:
-    name = TriggerKey(slot=slot, id=id, func=func, args=encode_args(args, kwargs)).encode()
+    name = TriggerKey(hash_tag=hash_tag, id=id, func=func, args=encode_args(args, kwargs)).encode()
     key = parse_key(name)
     assert key is not None
-    assert (key.slot, key.id, key.func) == (slot, id, func)
+    assert (key.hash_tag, key.id, key.func) == (hash_tag, id, func)
     # Equality takes 1, 1.0 and True for the same; the text of a value does not.
     assert repr(decode_args(key.args)) == repr((args, kwargs))
 
@@ -136,7 +138,7 @@ def test_arguments_are_an_array_an_object_or_both(
 
 
 def test_a_key_is_written_as_the_format_says() -> None:
-    key = TriggerKey(slot="{eb:3}", id="order:42", func="shop/mail.send", args=b'["?"]')
+    key = TriggerKey(hash_tag="{eb:3}", id="order:42", func="shop/mail.send", args=b'["?"]')
     assert key.encode() == b'{eb:3}order:42:?shop/mail.send?["?"]'
     assert key.call == b'shop/mail.send?["?"]'
 

@@ -35,7 +35,7 @@ class MisplacedKeys:
             self._report(key)
 
     def _is_news(self, key: TriggerKey) -> bool:
-        known = (key.slot, key.id)
+        known = (key.hash_tag, key.id)
         is_news = known not in self._known
         self._known[known] = None
         self._known.move_to_end(known)
@@ -44,11 +44,12 @@ class MisplacedKeys:
         return is_news
 
     def _report(self, key: TriggerKey) -> None:
-        right = self._layout.slot_of(self._layout.partition_of(key.id))
+        right = self._layout.hash_tag_of(self._layout.partition_of(key.id))
         logger.error(
             "a foreign key of task %s is not run: its name begins with %s, and must begin with %s: "
             "%s%s:?%s?...",
-            key.id, f"the tag {key.slot}" if key.slot else "no tag", right, right, key.id, key.func,
-            extra=event("misplaced key", task=key.id, func=key.func, tag=key.slot, right=right),
+            key.id, f"the tag {key.hash_tag}" if key.hash_tag else "no tag", right,
+            right, key.id, key.func,
+            extra=event("misplaced key", task=key.id, func=key.func, tag=key.hash_tag, right=right),
         )  # fmt: skip
         self._hooks.emit(Misplaced(id=key.id, func=key.func, right=right))

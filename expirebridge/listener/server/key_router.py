@@ -28,7 +28,7 @@ class KeyRouter:
         if layout.count > 1:
             self._misplaced = self._misplaced or consumer.misplaced
             numbers = range(layout.count)
-            self._elsewhere = frozenset(layout.slot_of(each).encode() for each in numbers)
+            self._elsewhere = frozenset(layout.hash_tag_of(each).encode() for each in numbers)
 
     def remove(self, consumer: PartitionConsumer) -> None:
         """Remove a partition that has left this server."""

@@ -11,7 +11,7 @@ from expirebridge.task import calls, keys
 from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls import partitions
 from expirebridge.task.calls.call import LEFT_OUT, Command, Steps, at_if_available
-from expirebridge.task.keys import TriggerKey, slot_of
+from expirebridge.task.keys import TriggerKey, hash_tag_of
 from expirebridge.task.new_task import Func, call_of, is_private
 from expirebridge.task.partitions import MAX_PARTITIONS, PartitionLayout, is_count
 from expirebridge.task.task import State
@@ -95,7 +95,7 @@ class PartitionOperations(OperationGroup):
         if not isinstance(count, int) or isinstance(count, bool) or not is_count(count):
             raise InvalidSetting(f"partitions={count!r}: a power of two, up to {MAX_PARTITIONS}")
         prefix = self._settings.prefix
-        if count > 1 and slot_of(prefix):
+        if count > 1 and hash_tag_of(prefix):
             raise InvalidSetting(
                 f"prefix={prefix!r}: with a tag of its own there is one partition; leave it out"
             )
@@ -156,5 +156,8 @@ class PartitionOperations(OperationGroup):
         keys.check_id(id)
         count = yield from partitions.read_partitions()
         layout = PartitionLayout(self._settings.prefix, count)
-        tag = layout.slot_of(layout.partition_of(id)) or slot_of(self._settings.prefix).decode()
-        return TriggerKey(id=id, func=name, args=encoded, slot=tag).encode()
+        tag = (
+            layout.hash_tag_of(layout.partition_of(id))
+            or hash_tag_of(self._settings.prefix).decode()
+        )
+        return TriggerKey(id=id, func=name, args=encoded, hash_tag=tag).encode()
