@@ -95,6 +95,9 @@ _EXAMPLES = {
 }
 """A call of each function of which one argument may be forgotten."""
 
+_DEFAULTS = {"tags": (), "if_exists": "reject", "private": False}
+"""Those of options that are unpacked, and are not None."""
+
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 _PLACES = re.compile(r"multiple values for argument|positional arguments? but \d+ w")
 
@@ -136,13 +139,6 @@ def _advised(function: T, name: str) -> T:
     return called  # type: ignore[return-value]
 
 
-class _LeftOut:
-    """The default of an option: the function is called without it."""
-
-    def __repr__(self) -> str:
-        return "..."
-
-
 def _spell_out(function: Any) -> Collection[str]:
     """Have the signature of a function with `**options: Unpack[...]` name each option.
 
@@ -154,7 +150,9 @@ def _spell_out(function: Any) -> Collection[str]:
     signature = inspect.signature(function)
     *others, last = signature.parameters.values()
     keywords = [
-        inspect.Parameter(name, last.KEYWORD_ONLY, default=_LeftOut(), annotation=annotation)
+        inspect.Parameter(
+            name, last.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=annotation
+        )
         for name, annotation in inspect.get_annotations(*get_args(unpacked[0])).items()
     ]
     spelled = signature.replace(parameters=[*others, *keywords])

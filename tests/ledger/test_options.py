@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from expirebridge import Bridge, every
+from expirebridge import Bridge, Then, every
 from expirebridge.ledger import Ledger
 
 OWN = {"session", "if_exists", "ext"}
@@ -35,6 +35,17 @@ def test_a_task_of_a_ledger_takes_what_a_bridge_takes() -> None:
     # What is private in a ledger is so by its keys.
     assert theirs.keys() - ours.keys() == {"max_wait", "window", "private"}
     assert ours == {name: theirs[name] for name in ours}
+
+
+def test_a_follow_up_takes_what_a_bridge_takes() -> None:
+    ours, theirs = (
+        inspect.signature(Then).parameters,
+        inspect.signature(Bridge.make_task).parameters,
+    )
+    assert ours.keys() == theirs.keys() - {"self"}
+    assert {name: one.default for name, one in ours.items()} == {
+        name: theirs[name].default for name in ours
+    }
 
 
 def test_a_declared_series_takes_what_a_scheduled_one_takes() -> None:
