@@ -137,7 +137,12 @@ def users_of(room: str, copy: Path) -> set[Path]:
         ".".join(path.relative_to(copy).with_suffix("").parts): imported_by(path.read_text())
         for path in (copy / "tests").rglob("*.py")
     }
-    gone = {f"{PACKAGE}.{room}", f"tests.{room}"}
+    begins = tuple(f"{name}." for name in (f"{PACKAGE}.{room}", f"tests.{room}"))
+    gone = {
+        name
+        for name, imports in modules.items()
+        if any(f"{imported}.".startswith(begins) for imported in imports)
+    }
     while added := {name for name, imports in modules.items() if imports & gone} - gone:
         gone |= added
     paths = {copy / f"{name.replace('.', '/')}.py" for name in gone if name in modules}
