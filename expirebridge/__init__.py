@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, Then, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.limits.lanes import DeclaredLimit, Lane, QueuePlace
-    from expirebridge.limits.values import Limit, Rate
+    from expirebridge.limits.values import Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
     from expirebridge.observe.logs import log_event
     from expirebridge.series.declaration import every
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.hold import Hold
     from expirebridge.task.lateness import LateCause, Lateness
-    from expirebridge.task.listings import Counts, LeftOut, LimitListing, Listing, Moving
+    from expirebridge.task.listings import Counts, LeftOut, Listing, Moving
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.task.reason import Reason
     from expirebridge.task.task import Change, Outcome, State, Task, current_task
@@ -145,7 +145,7 @@ _NAMES = {
     "handlers": "Call Then handler",
     "hooks": "hook lifespan",
     "limits.lanes": "DeclaredLimit Lane QueuePlace",
-    "limits.values": "Limit Rate",
+    "limits.values": "Limit LimitListing Rate",
     "listener.listener": "Listener",
     "observe.logs": "log_event",
     "series.declaration": "every",
@@ -155,7 +155,7 @@ _NAMES = {
     "task.history": "HistoryEntry",
     "task.hold": "Hold",
     "task.lateness": "LateCause Lateness",
-    "task.listings": "Counts LeftOut LimitListing Listing Moving",
+    "task.listings": "Counts LeftOut Listing Moving",
     "task.policies": "Busy Discard Exponential Retry Snooze Spread",
     "task.reason": "Reason",
     "task.task": "Change Outcome State Task current_task",

@@ -9,6 +9,7 @@ import orjson
 
 from expirebridge.limits.lanes import DeclaredLimit, Lane, limit_name_of
 from expirebridge.limits.replies import limits_from
+from expirebridge.limits.values import LimitListing
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import (
     Argument,
@@ -18,7 +19,6 @@ from expirebridge.task.calls.call import (
     rows_of,
     script,
 )
-from expirebridge.task.listings import LimitListing
 from expirebridge.task.task import Change, from_ms
 
 

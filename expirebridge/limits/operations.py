@@ -12,7 +12,7 @@ from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.task import Change
 
 if TYPE_CHECKING:
-    from expirebridge.task.listings import LimitListing
+    from expirebridge.limits.values import LimitListing
 
 MAX_LANES = 1000
 """Most lanes that one call reads, which takes the server some milliseconds."""

@@ -9,8 +9,11 @@ from typing import Literal
 import orjson
 
 from expirebridge.errors import InvalidTask
+from expirebridge.limits.lanes import DeclaredLimit, Lane
 from expirebridge.task.durations import LONGEST, Duration, seconds_of
 from expirebridge.task.keywords import advising
+from expirebridge.task.listings import LeftOut
+from expirebridge.task.texts import short_repr
 
 MOST = 1_000_000
 """The largest number of slots of a lane, of starts in a time, and of a burst."""
@@ -225,3 +228,18 @@ def _bounded(text: str) -> str:
 
 def _hashed(encoded: bytes) -> str:
     return "#" + sha1(encoded, usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitListing:
+    """The limits that listeners declared, and the lanes in which most tasks are."""
+
+    limits: list[DeclaredLimit]
+    """All limits, by name."""
+    lanes: list[Lane]
+    """The lanes in which most tasks have a slot or wait, the fullest first; also those of holds."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their lanes are not among these."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

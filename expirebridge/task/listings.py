@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from expirebridge.limits.lanes import DeclaredLimit, Lane
 from expirebridge.task.task import Task
 from expirebridge.task.texts import short_repr
 
@@ -39,21 +38,6 @@ class Listing:
     """The cursor of the next page, for `list(cursor=...)`. None if the search is complete."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their tasks are not among these."""
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LimitListing:
-    """The limits that listeners declared, and the lanes in which most tasks are."""
-
-    limits: list[DeclaredLimit]
-    """All limits, by name."""
-    lanes: list[Lane]
-    """The lanes in which most tasks have a slot or wait, the fullest first; also those of holds."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Partitions that could not be asked: their lanes are not among these."""
 
     def __repr__(self) -> str:
         return short_repr(self)

@@ -11,7 +11,6 @@ SPINE_TO_ROOMS: set[str] = {
     "listener.execution.leases -> limits.calls",
     "listener.execution.leases -> limits.declared_limits",
     "store.task_records -> limits.replies",
-    "task.listings -> limits.lanes",
     "task.task -> limits.lanes",
 }
 """Each wants a seam."""
