@@ -69,13 +69,15 @@ class DjangoProject:
         self._reports = redis.Redis.from_url(self._place, socket_timeout=PATIENCE + 10)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, whose parents are made."""
+        """Write a file, whose parents are made. A process that starts reads all of it, or none."""
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        new = file.with_name(f"{file.name}.new")
+        new.write_text(text)
         # Python takes byte code for that of a file with the same size and second.
         self._versions += 1
-        os.utime(file, (self._versions, self._versions))
+        os.utime(new, (self._versions, self._versions))
+        new.replace(file)
 
     def close(self) -> None:
         """Close the connection on which handlers report."""
