@@ -94,6 +94,11 @@ class Hook(NamedTuple):
         return Statement.of(f"{self.list}[#{self.list} + 1] = {self.name}\n")
 
 
+def lists_added_to(text: str) -> tuple[str, ...]:
+    """The lists to which a file with this text adds something."""
+    return tuple(list for list, _, _ in _ON.findall(text))
+
+
 def _condition_of(text: str) -> str:
     found = _WHEN.search(text)
     if found is None:

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from expirebridge.store.assembly import LuaFile, Piece, Statement, assemble
+from expirebridge.store.assembly import LuaFile, Piece, Statement, assemble, lists_added_to
 
 _INCLUDED = "include/"
 """The beginning of the names of shared files, after their folder."""
@@ -73,10 +73,15 @@ class ScriptLibrary:
 
     def read_all(self) -> None:
         """Read all files now. A process without a free file descriptor cannot open them later."""
+        for prefix in ("", _INCLUDED):
+            self._read(prefix)
+
+    def _read(self, prefix: str) -> None:
         for folder in self._folders:
-            for prefix in ("", _INCLUDED):
-                for path in (folder / prefix).glob("*.lua"):
-                    self.text(prefix + path.stem)
+            for path in (folder / prefix).glob("*.lua"):
+                file = prefix + path.stem
+                if file not in self._texts:
+                    self._texts[file] = path.read_text(encoding="utf-8")
 
     def _load(self, name: str) -> Script:
         text = self.text(name)
@@ -146,10 +151,10 @@ class ScriptLibrary:
                     if isinstance(name, str) and name not in needed:
                         needed[name] = self._shared(name, file)
                         follow.append(needed[name])
-            for name, file in self._adding.items() if _HOOKS in needed else ():
-                if name not in needed and any(hook.list in lists for hook in file.hooks):
-                    needed[name] = file
-                    follow.append(file)
+            for name, added_to in self._adding.items() if _HOOKS in needed else ():
+                if name not in needed and not lists.isdisjoint(added_to):
+                    needed[name] = self._parsed(_INCLUDED + name)
+                    follow.append(needed[name])
         return needed
 
     def _shared(self, name: str, includer: LuaFile) -> LuaFile:
@@ -161,14 +166,15 @@ class ScriptLibrary:
             ) from None
 
     @cached_property
-    def _adding(self) -> dict[str, LuaFile]:
-        """The shared files that add to lists, by name."""
-        self.read_all()
-        return {
-            file.removeprefix(_INCLUDED): self._parsed(file)
+    def _adding(self) -> dict[str, tuple[str, ...]]:
+        """The shared files that add to lists, by name, and to which; parsed when needed."""
+        self._read(_INCLUDED)
+        found = {
+            file.removeprefix(_INCLUDED): lists_added_to(text)
             for file, text in self._texts.items()
-            if file.startswith(_INCLUDED) and "\n-- on " in text
+            if file.startswith(_INCLUDED)
         }
+        return {name: lists for name, lists in found.items() if lists}
 
 
 SHIPPED = ScriptLibrary()
