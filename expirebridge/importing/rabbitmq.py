@@ -1,6 +1,6 @@
 """RabbitMQ's plugin for delayed messages, which keeps them in a table of Mnesia on each node.
 
-No client of the broker can read that table. examples/rabbitmq_delayed.erl, which `rabbitmqctl` runs
+No client of the broker can read that table. examples/rabbitmq/delayed.erl, which `rabbitmqctl` runs
 in the node, writes each message as a line of JSON. The records are those of
 src/rabbit_delayed_message.erl, of the plugin's 3.10 to 4.2.
 """
