@@ -25,7 +25,6 @@ docs/internals/performance.md), so what nothing in a script leads to is left out
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -46,8 +45,6 @@ _COMMENT = re.compile(r"--.*")
 _NO_NAMES = re.compile(r"'[^'\n]*'|--.*|\.(?<=[\w\])]\.)\w+")
 _WORD = re.compile(r"\w+")
 # A statement that is there for the names that it defines. What is called for its effect has none.
-# A statement that adds to a list, and is left out with it.
-_ADDITION = re.compile(r"(?P<list>\w+)\[#(?P=list) \+ 1\] = ")
 _DEFINITION = re.compile(r"local (?:function )?(?P<names>\w+(?:, \w+)*)")
 # What `local` stands before in a shared file, and in a block that gives these names does not.
 _LOCAL = re.compile(r"^local (?:\w+(?:, \w+)*(?:;|\n))?", re.MULTILINE)
@@ -57,29 +54,31 @@ _INNER = re.compile(
 )
 
 
-@dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement of a file that begins its line, with the comment above it."""
+    """A statement of a file that begins its line, with the comment above it.
 
-    text: str
-    names: frozenset[str]
-    """The names that it defines."""
-    words: frozenset[str]
-    """What may be a name in it."""
-    adds_to: str = ""
-    """The list to which it adds."""
+    `adds_to` is the list to which it adds, with which it is left out.
+    """
 
-    @classmethod
-    def of(cls, text: str) -> "Statement":
-        """Read one."""
-        code = _COMMENT.sub("", text).strip()
-        definition, addition = _DEFINITION.match(code), _ADDITION.match(code)
-        return cls(
-            text,
-            frozenset(definition["names"].split(", ") if definition else ()),
-            frozenset(_WORD.findall(_NO_NAMES.sub("", text))),
-            addition["list"] if addition else "",
-        )
+    def __init__(self, text: str, adds_to: str = "") -> None:
+        self.text = text
+        self.adds_to = adds_to
+        definition = _DEFINITION.match(_code_of(text))
+        self.names = frozenset(definition["names"].split(", ") if definition else ())
+        """The names that it defines."""
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """What may be a name in it."""
+        return _words_in(self.text)
+
+
+def _code_of(statement: str) -> str:
+    return _COMMENT.sub("", statement).strip()
+
+
+def _words_in(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(_NO_NAMES.sub("", text)))
 
 
 class Hook(NamedTuple):
@@ -91,7 +90,7 @@ class Hook(NamedTuple):
 
     def statement(self) -> Statement:
         """Add it. Where its block is not entered it is nil, and nothing is added."""
-        return Statement.of(f"{self.list}[#{self.list} + 1] = {self.name}\n")
+        return Statement(f"{self.list}[#{self.list} + 1] = {self.name}\n", adds_to=self.list)
 
 
 def lists_added_to(text: str) -> tuple[str, ...]:
@@ -128,6 +127,8 @@ class LuaFile:
         # An include becomes a statement of its own, to which the comment above it belongs.
         for line in (_GIVES, _WHEN, _ON):
             text = line.sub("", text)
+        self.text = _INCLUDE.sub("", text)
+        """Its statements, which are searched at once: to search each of them takes longer."""
         text = _INCLUDE.sub(r"include \1\n", text)
         found = _STATEMENT.findall(text)
         if "".join(found) != text:
@@ -135,11 +136,10 @@ class LuaFile:
                 f"in {name}.lua a statement begins its line, and what is in it does not"
             )
         for each in found:
-            code = _COMMENT.sub("", each).strip()
-            if code.startswith("include "):
+            if "include " in each and (code := _code_of(each)).startswith("include "):
                 self.parts.append(code.removeprefix("include "))
             else:
-                self.parts.append(Statement.of(each))
+                self.parts.append(Statement(each))
         self.parts += [hook.statement() for hook in self.hooks]
         self.defined: dict[str, list[Statement]] = {}
         """The statements that define each of its names."""
@@ -161,21 +161,18 @@ class LuaFile:
     @cached_property
     def used(self) -> set[str]:
         """The names in it that it does not define itself, wherever these are declared."""
-        return self._words(is_adding=False) | self._words(is_adding=True) | self.needed
+        added = {name for hook in self.hooks for name in (hook.list, hook.name)}
+        return self.goes_through | added - self.defined.keys() | self.needed
 
     @cached_property
     def goes_through(self) -> set[str]:
         """The names in it, without those of lists to which it only adds."""
-        return self._words(is_adding=False)
-
-    def _words(self, *, is_adding: bool) -> set[str]:
-        those = (one for one in self.statements if bool(one.adds_to) is is_adding)
-        return {word for one in those for word in one.words} - self.defined.keys()
+        return {*_words_in(self.text)} - self.defined.keys()
 
     @property
     def needed(self) -> set[str]:
         """The names in its condition."""
-        return set(_WORD.findall(_NO_NAMES.sub("", self.condition)))
+        return {*_words_in(self.condition)}
 
     def declares(self, name: str) -> bool:
         """True if the name is that of an argument or of a variable within a statement."""
