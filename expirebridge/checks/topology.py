@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import redis
 from redis import exceptions
 
-from expirebridge.checks.finding import Finding, Level, error, limit, ok, warning
+from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.checks.server import setting
 from expirebridge.connection.cluster import SLOTS, Cluster, SlotMap
 from expirebridge.connection.cluster_client import slot_of
@@ -187,15 +186,6 @@ def refuse_limits(handlers: Iterable[Handler]) -> Steps[None]:
     count = yield from PARTITIONS
     if count > 1 and any(handler.limits for handler in handlers):
         raise LimitsNeedOnePartition(count)
-
-
-def named(findings: list[Finding], node: object) -> list[Finding]:
-    """The problems of another node of a cluster, with its name."""
-    return [
-        replace(one, message=f"{node}: {one.message}")
-        for one in findings
-        if one.level in {Level.WARNING, Level.ERROR}
-    ]
 
 
 def check_misplaced(nodes: Mapping[str, redis.Redis], layout: PartitionLayout) -> Finding:
