@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 import pytest
@@ -10,23 +10,35 @@ import pytest
 from expirebridge.listener.execution.thread_pool import ThreadPool
 from tests.kit.patience import PATIENCE
 
-
-def ours() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "expirebridge-handler"]
+Threads = Callable[[], list[threading.Thread]]
 
 
 @pytest.fixture
-async def three() -> AsyncIterator[ThreadPool]:
-    """Three threads, which have ended when the test has."""
+def ours() -> Iterator[Threads]:
+    """The threads that this test started, which have ended when it has.
+
+    Those of a listener that an earlier test closed may still be about to end.
+    """
+    before = set(threading.enumerate())
+
+    def started() -> list[threading.Thread]:
+        others = set(threading.enumerate()) - before
+        return [thread for thread in others if thread.name == "expirebridge-handler"]
+
+    yield started
+    for thread in started():
+        thread.join(PATIENCE)
+    assert started() == []
+
+
+@pytest.fixture
+async def three(ours: Threads) -> AsyncIterator[ThreadPool]:
     threads = ThreadPool(3)
     yield threads
     threads.close()
-    for thread in ours():
-        await asyncio.to_thread(thread.join, PATIENCE)
-    assert ours() == []
 
 
-async def test_each_call_gives_back_what_it_returned(three: ThreadPool) -> None:
+async def test_each_call_gives_back_what_it_returned(three: ThreadPool, ours: Threads) -> None:
     async with asyncio.timeout(PATIENCE):
         returned = await asyncio.gather(*(three.call(partial(abs, -n)) for n in range(500)))
     assert returned == [*range(500)]
@@ -69,7 +81,7 @@ async def test_a_thread_that_is_in_a_call_when_they_are_closed_ends_after_it(
         assert await future
 
 
-async def test_what_comes_back_after_the_loop_has_ended_is_told_to_nobody() -> None:
+async def test_what_comes_back_after_the_loop_has_ended_is_told_to_nobody(ours: Threads) -> None:
     threads, end = ThreadPool(1), threading.Event()
 
     async def leave_behind() -> None:
