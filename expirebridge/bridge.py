@@ -1,7 +1,7 @@
-"""The bridges, composed of the operations of the spine and of each room.
+"""The bridges, composed of the operations of the spine and of each capability.
 
-This is the one module, beside `capabilities`, that imports rooms by name: type checkers and editors
-then show their methods.
+Beside `capabilities` this is the one module that names them: so type checkers and editors show
+their methods.
 """
 
 import functools

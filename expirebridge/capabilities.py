@@ -25,5 +25,5 @@ CAPABILITIES = (
 @cache
 def given(role: str) -> tuple[ModuleType, ...]:
     """Return the modules of this name, in the order of the capabilities that have one."""
-    names = (f"expirebridge.{room}.{role}" for room in CAPABILITIES)
+    names = (f"expirebridge.{one}.{role}" for one in CAPABILITIES)
     return tuple(import_module(name) for name in names if find_spec(name))

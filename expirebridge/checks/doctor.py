@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from expirebridge.checks.capability_checks import checks_on, servers_checks
 from expirebridge.checks.data import check_data, check_others_data, check_overwritten
 from expirebridge.checks.finding import (
     Check,
@@ -17,7 +18,6 @@ from expirebridge.checks.finding import (
 )
 from expirebridge.checks.health import OVERDUE_LIMIT, check_health
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
-from expirebridge.checks.of_capabilities import checks_on, servers_checks
 from expirebridge.checks.on_hold import check_holds
 from expirebridge.checks.server import (
     check_buffers,

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from expirebridge.checks.capability_checks import checks_on
 from expirebridge.checks.finding import Finding, Occasion, error, ok, warning
 from expirebridge.checks.listeners import check_listeners, check_subscriptions, overdue
-from expirebridge.checks.of_capabilities import checks_on
 from expirebridge.settings import Settings
 from expirebridge.store.client import Database
 from expirebridge.task.calls import fleet, inspection

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
+from expirebridge.checks.capability_checks import check_beside
 from expirebridge.checks.finding import error, ok
 from expirebridge.checks.health import check_left_out
-from expirebridge.checks.of_capabilities import check_beside
 from expirebridge.checks.topology import refuse_limits
 from expirebridge.cli.ending import FAULT, ILL
 from expirebridge.cli.options import (

@@ -1,6 +1,6 @@
-"""The words of the command, and where its help lists them: those that are of no room.
+"""The words of the command, and where its help lists them: those of no capability.
 
-A room has its own in its `words`. To read them imports no command.
+A capability has its own in its module `words`. To read them imports no command.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 from prometheus_client.core import GaugeMetricFamily
 
 from expirebridge.groups.calls import find_unended
-from expirebridge.observe.rooms import RoomMetrics, Scrape
+from expirebridge.observe.capability_metrics import CapabilityMetrics, Scrape
 from expirebridge.task.calls.call import Steps
 
 MEASURED_GROUPS = 1000
@@ -22,4 +22,4 @@ def _measure(_: Scrape) -> Steps[list[GaugeMetricFamily]]:
     ]
 
 
-METRICS = RoomMetrics(place=20, measure=_measure)
+METRICS = CapabilityMetrics(place=20, measure=_measure)

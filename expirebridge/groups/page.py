@@ -16,9 +16,9 @@ from expirebridge.task.keys import check_group
 from expirebridge.task.listings import texts_of
 from expirebridge.task.task import State, Task
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
+from expirebridge.web.capability_pages import CapabilityPages
 from expirebridge.web.context import Entry, PageContext, redirect
 from expirebridge.web.overview import Overview
-from expirebridge.web.rooms import RoomPages
 from expirebridge.web.search import lean
 
 SHOWN_GROUPS = 200
@@ -127,6 +127,6 @@ async def _of_task(context: PageContext, task: Task) -> Mapping[str, Any]:
     return {"group": await context.bridge.get_group(name) if name is not None else None}
 
 
-PAGES = RoomPages(
+PAGES = CapabilityPages(
     routes=_routes, entry=lambda _: Entry(40, "groups", "/groups", "Groups"), of_task=_of_task
 )

@@ -13,7 +13,7 @@ from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.lateness.scaling import AHEAD, MOST_PLACES, WITHIN, read_scale
-from expirebridge.observe.rooms import RoomMetrics, WsgiApp
+from expirebridge.observe.capability_metrics import CapabilityMetrics, WsgiApp
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.durations import seconds_of
@@ -75,4 +75,4 @@ def _reply(
     return [orjson.dumps(body) + b"\n"]
 
 
-METRICS = RoomMetrics(answers=with_scale)
+METRICS = CapabilityMetrics(answers=with_scale)

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.registry import Collector
 
 from expirebridge.hooks import Direction, Event, Passed
-from expirebridge.observe.rooms import RoomMetrics
+from expirebridge.observe.capability_metrics import CapabilityMetrics
 from expirebridge.settings import Settings
 
 
@@ -54,4 +54,4 @@ def _collector(settings: Settings) -> Collector | None:
     return OfTheLedger(settings)
 
 
-METRICS = RoomMetrics(events=RelayMetrics, collector=_collector)
+METRICS = CapabilityMetrics(events=RelayMetrics, collector=_collector)

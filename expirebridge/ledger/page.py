@@ -7,9 +7,9 @@ from starlette.routing import BaseRoute, Route
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.settings import Settings
+from expirebridge.web.capability_pages import CapabilityPages
 from expirebridge.web.context import Entry, PageContext
 from expirebridge.web.overview import Overview
-from expirebridge.web.rooms import RoomPages
 
 
 def _routes(context: PageContext, overview: Overview) -> list[BaseRoute]:
@@ -28,4 +28,4 @@ def _entry(settings: Settings) -> Entry | None:
     return None if settings.ledger is None else Entry(60, "ledger", "/ledger", "Ledger")
 
 
-PAGES = RoomPages(routes=_routes, entry=_entry)
+PAGES = CapabilityPages(routes=_routes, entry=_entry)

@@ -6,7 +6,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from expirebridge.limits.calls import read_limits
 from expirebridge.limits.lanes import Lane, limit_name_of
-from expirebridge.observe.rooms import RoomMetrics, Scrape
+from expirebridge.observe.capability_metrics import CapabilityMetrics, Scrape
 from expirebridge.task.calls.call import Steps
 
 MOST_LANES = 10
@@ -37,4 +37,4 @@ def _of_lanes(lanes: Iterable[Lane]) -> list[GaugeMetricFamily]:
     return [held, waiting]
 
 
-METRICS = RoomMetrics(place=40, measure=_measure)
+METRICS = CapabilityMetrics(place=40, measure=_measure)

@@ -15,9 +15,9 @@ from expirebridge.task.durations import seconds_of
 from expirebridge.task.listings import texts_of
 from expirebridge.task.operations.holding import LONGEST_TEXT
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
+from expirebridge.web.capability_pages import CapabilityPages
 from expirebridge.web.context import Entry, PageContext, redirect
 from expirebridge.web.overview import Overview
-from expirebridge.web.rooms import RoomPages
 
 SHOWN_LANES = 100
 """Rows of the table of lanes."""
@@ -107,4 +107,4 @@ def _routes(context: PageContext, overview: Overview) -> list[BaseRoute]:
     ]
 
 
-PAGES = RoomPages(routes=_routes, entry=lambda _: Entry(50, "limits", "/limits", "Limits"))
+PAGES = CapabilityPages(routes=_routes, entry=lambda _: Entry(50, "limits", "/limits", "Limits"))

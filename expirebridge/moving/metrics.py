@@ -2,7 +2,7 @@
 
 from prometheus_client.core import GaugeMetricFamily
 
-from expirebridge.observe.rooms import RoomMetrics, Scrape
+from expirebridge.observe.capability_metrics import CapabilityMetrics, Scrape
 from expirebridge.task.calls.call import Steps
 
 
@@ -29,4 +29,4 @@ def _measure(scrape: Scrape) -> Steps[list[GaugeMetricFamily]]:
     return measured
 
 
-METRICS = RoomMetrics(place=30, measure=_measure)
+METRICS = CapabilityMetrics(place=30, measure=_measure)

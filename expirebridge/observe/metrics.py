@@ -31,8 +31,8 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
+from expirebridge.observe.capability_metrics import EventMetrics, WsgiApp, capability_metrics
 from expirebridge.observe.metrics_server import MetricsServer
-from expirebridge.observe.rooms import EventMetrics, WsgiApp, rooms_metrics
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.task.lateness import LateCause
@@ -67,7 +67,7 @@ class Metrics:
         own = CollectorRegistry()
         self._parts: tuple[EventMetrics, ...] = (
             _TaskMetrics(own, frozenset(functions)), _ListenerMetrics(own),
-            *(room.events(own) for room in rooms_metrics() if room.events is not None),
+            *(one.events(own) for one in capability_metrics() if one.events is not None),
             _ObjectiveMetrics(own, objectives),
         )  # fmt: skip
         self.registry.register(_WithoutCreated(own))
@@ -80,8 +80,8 @@ class Metrics:
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
         self.registry.register(OfTheServer(settings, self._series))
-        for room in rooms_metrics():
-            if room.collector is not None and (collector := room.collector(settings)) is not None:
+        for one in capability_metrics():
+            if one.collector is not None and (collector := one.collector(settings)) is not None:
                 self.registry.register(collector)
 
     def serve(self, host: str, port: int, settings: Settings | None = None) -> str:
@@ -92,9 +92,9 @@ class Metrics:
         """
         app: WsgiApp = make_wsgi_app(self.registry)
         if settings is not None:
-            for room in rooms_metrics():
-                if room.answers is not None:
-                    app = room.answers(app, settings)
+            for one in capability_metrics():
+                if one.answers is not None:
+                    app = one.answers(app, settings)
         try:
             server = MetricsServer(app, host, port)
         except OSError as error:

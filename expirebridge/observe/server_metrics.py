@@ -12,7 +12,7 @@ from expirebridge.bridge import Operations
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.observe.rooms import Scrape, rooms_metrics
+from expirebridge.observe.capability_metrics import Scrape, capability_metrics
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import inspection
@@ -21,7 +21,7 @@ from expirebridge.task.listings import Counts
 from expirebridge.task.task import State
 
 OWN_PLACE, PARTITIONS_PLACE = 10, 50
-"""The places of what is here, among that of rooms."""
+"""The places of what is here, among that of capabilities."""
 
 
 class OfTheServer(Collector):
@@ -64,9 +64,9 @@ class OfTheServer(Collector):
             held = sum(hold.waiting for hold in store.run(operations.holds()))
             scrape = Scrape(operations=operations, counts=counts, series=self._series)
             found = [
-                (room.place, store.run(room.measure(scrape)))
-                for room in rooms_metrics()
-                if room.measure is not None
+                (one.place, store.run(one.measure(scrape)))
+                for one in capability_metrics()
+                if one.measure is not None
             ]
         own = [_of_states(counts), _of_primary(primary), *_of_work(health), _of_holds(held)]
         found.append((OWN_PLACE, own))

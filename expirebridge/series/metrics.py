@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from prometheus_client.core import GaugeMetricFamily
 
-from expirebridge.observe.rooms import RoomMetrics, Scrape
+from expirebridge.observe.capability_metrics import CapabilityMetrics, Scrape
 from expirebridge.series.values import Series
 from expirebridge.task.calls.call import Steps
 
@@ -46,4 +46,4 @@ def _of_series(series: Iterable[Series], first: Series) -> list[GaugeMetricFamil
     return [behind, succeeded, due]
 
 
-METRICS = RoomMetrics(place=60, measure=_measure)
+METRICS = CapabilityMetrics(place=60, measure=_measure)

@@ -19,9 +19,9 @@ from expirebridge.task.calls.call import PARTITIONS, Steps
 from expirebridge.task.listings import texts_of
 from expirebridge.task.task import Change, State, Task, to_ms
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
+from expirebridge.web.capability_pages import CapabilityPages
 from expirebridge.web.context import Entry, PageContext, redirect
 from expirebridge.web.overview import Overview
-from expirebridge.web.rooms import RoomPages
 from expirebridge.web.search import ids_in, lean
 
 # Finds the tasks of one series, among all others.
@@ -235,6 +235,6 @@ async def _of_task(_: PageContext, task: Task) -> Mapping[str, Any]:
     return {"series": series_of_tick(task)}
 
 
-PAGES = RoomPages(
+PAGES = CapabilityPages(
     routes=_routes, entry=lambda _: Entry(30, "series", "/series", "Series"), of_task=_of_task
 )

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ClearValues(Protocol):
-    """Finds what a room reads of arguments, to have it in clear beside hidden ones."""
+    """Finds what a capability reads of arguments, to have it in clear beside hidden ones."""
 
     def of(self, func: str, args: bytes) -> Steps[bytes]:
         """Return what stands behind the arguments of such a call in a record."""
 
 
 class GivesClearValues(Protocol):
-    """What a room's module `clear_values` has."""
+    """The module `clear_values` of a capability."""
 
     def values_in_clear(self) -> ClearValues:
         """Return what finds them for one bridge."""

@@ -26,13 +26,13 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.task.task import Task
 from expirebridge.web.actions import ActionPages
+from expirebridge.web.capability_pages import capability_pages
 from expirebridge.web.context import Entry, PageContext, Redact
 from expirebridge.web.edit import EditPages
 from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import TaskPages
-from expirebridge.web.rooms import rooms_pages
 
 STATIC = Path(__file__).parent / "static"
 OWN_ENTRIES = (
@@ -100,8 +100,8 @@ def app(
 
 
 def _entries(settings: Settings) -> list[Entry]:
-    of_rooms = [room.entry(settings) for room in rooms_pages()]
-    return sorted([*OWN_ENTRIES, *(entry for entry in of_rooms if entry is not None)])
+    given = [pages.entry(settings) for pages in capability_pages()]
+    return sorted([*OWN_ENTRIES, *(entry for entry in given if entry is not None)])
 
 
 def _routes(context: PageContext) -> list[BaseRoute]:
@@ -122,7 +122,7 @@ def _routes(context: PageContext) -> list[BaseRoute]:
         Route("/bulk", acting.preview),
         Route("/bulk", acting.act_on_all, methods=["POST"]),
         Route("/actions", acting.log, name="actions"),
-        *(route for room in rooms_pages() for route in room.routes(context, overview)),
+        *(route for one in capability_pages() for route in one.routes(context, overview)),
         Mount("/static", _Assets(directory=STATIC), name="static"),
     ]
 

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from expirebridge.checks import OVERDUE_LIMIT, check_health
+from expirebridge.checks.capability_checks import checks_on
 from expirebridge.checks.finding import Finding, Level, Occasion, error
-from expirebridge.checks.of_capabilities import checks_on
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.task.calls import inspection
@@ -93,7 +93,7 @@ def _rate(per_second: float) -> str:
 
 T = TypeVar("T")
 Look = Callable[[], Awaitable[Sequence[Finding]]]
-"""Returns findings of a room."""
+"""Returns findings of a capability."""
 
 PRESENT_FOR = 1.0
 """For how many seconds a reading of the present is shown to other viewers, too."""

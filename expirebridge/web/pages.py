@@ -13,10 +13,10 @@ from expirebridge.task.reason import Reason
 from expirebridge.task.reasons import Situation
 from expirebridge.task.task import UNCLAIMED, Task
 from expirebridge.web.actions import actions_in
+from expirebridge.web.capability_pages import capability_pages
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.edit import hides_arguments, offers_edit
 from expirebridge.web.overview import Overview, span_in
-from expirebridge.web.rooms import rooms_pages
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
@@ -104,8 +104,8 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
     task = found.task
     shown = context.redact(task)
     values: dict[str, Any] = {}
-    for room in rooms_pages():
-        values |= await room.of_task(context, task)
+    for pages in capability_pages():
+        values |= await pages.of_task(context, task)
     return values | {
         "task": shown,
         "reason": reason_of(found, shown),

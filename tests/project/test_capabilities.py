@@ -42,17 +42,17 @@ import expirebridge.series.roles
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 from expirebridge.capabilities import given
+from expirebridge.checks.capability_checks import ChecksBeside, GivesChecks, checks_on
 from expirebridge.checks.finding import Occasion
-from expirebridge.checks.of_capabilities import ChecksBeside, GivesChecks, checks_on
 from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.listener.partition.capability_roles import GivesRoles
-from expirebridge.observe.rooms import GivesMetrics
+from expirebridge.observe.capability_metrics import GivesMetrics
 from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
 from expirebridge.task.explaining import Explains
-from expirebridge.web.rooms import GivesPages
+from expirebridge.web.capability_pages import GivesPages
 
 EXPLAIN: tuple[Explains, ...] = (
     expirebridge.limits.explain,

@@ -45,9 +45,9 @@ class PartitionConsumer:
         self.wakeup = wakeup = Wakeup()
         self.hindrances = hindrances = Hindrances(self, executor.pulse, lease=settings.lease)
         self.membership = membership = Membership(settings.doorbell, session.election)
-        self.capabilities = rooms = [each.in_partition(self) for each in capabilities]
-        gate = next((each.gate for each in rooms if each.gate is not None), None)
-        self.row_check = next((each.rows for each in rooms if each.rows is not None), None)
+        self.capabilities = parts = [each.in_partition(self) for each in capabilities]
+        gate = next((each.gate for each in parts if each.gate is not None), None)
+        self.row_check = next((each.rows for each in parts if each.rows is not None), None)
         code = executor.code_version()
         fair_share = FairShare(membership, executor.capacity)
         self._scan = scan = BacklogScan(code, membership, gate)
@@ -56,7 +56,7 @@ class PartitionConsumer:
             self, session.store.database.prefix, wakeup=wakeup, fair_share=fair_share, scan=scan,
             hooks=hooks, hindrances=hindrances,
         )  # fmt: skip
-        self._lease_reaper = LeaseReaper(self, settings, rooms, wakeup=wakeup, hooks=hooks)
+        self._lease_reaper = LeaseReaper(self, settings, parts, wakeup=wakeup, hooks=hooks)
         self.reconciler = KeyReconciler(
             self, settings, self.row_check, self.misplaced, wakeup=wakeup, due_timer=due_timer
         )
@@ -67,7 +67,7 @@ class PartitionConsumer:
         self.settler = Settler(
             self, settings, leases=self.leases, capacity=executor.capacity,
             in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks,
-            ends=[each for each in rooms if each.hears_ends],
+            ends=[each for each in parts if each.hears_ends],
         )  # fmt: skip
         self._claimer = Claimer(
             self, settings, settler=self.settler, wakeup=wakeup, due_timer=due_timer, scan=scan,

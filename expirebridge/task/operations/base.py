@@ -40,10 +40,10 @@ class OperationGroup:
         self._hooks = hooks
         self._writer = ArgumentWriter(settings.codec, settings.key_ring)
 
-    def _before_making(self, funcs: Iterable[str]) -> Steps[None]:  # noqa: ARG002 - of rooms
+    def _before_making(self, funcs: Iterable[str]) -> Steps[None]:  # noqa: ARG002 - for capabilities
         """Called with the functions of new tasks or series; raises InvalidTask to refuse them.
 
-        For rooms; so is `_after_making`.
+        For capabilities, which override it, as they do `_after_making`.
         """
         yield from ()
 

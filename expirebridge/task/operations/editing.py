@@ -70,10 +70,11 @@ class EditingOperations(OperationGroup):
                 unchecked = change is Change.EDITED and not checked
                 return Change.EDITED_UNCHECKED if unchecked else change
 
-    def _is_checked(self, func: str, encoded: bytes) -> Steps[bool]:  # noqa: ARG002 - of a room
+    def _is_checked(self, func: str, encoded: bytes) -> Steps[bool]:  # noqa: ARG002 - overridden
         """Hold arguments against the signatures of the listeners; False if there are none.
 
-        Raises InvalidTask if they fit none. For the room that knows what listeners declare.
+        Raises InvalidTask if they fit none. Overridden by the capability that knows what
+        listeners declare.
         """
         yield from ()
         return False

@@ -1,4 +1,4 @@
-"""What rooms add to the metrics: each says it in its `metrics`."""
+"""What capabilities add to the metrics, each in its module `metrics`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrape:
-    """What a scrape knows before it asks for the numbers of rooms."""
+    """What a scrape knows before it asks for the numbers of capabilities."""
 
     operations: Operations
     counts: Counts
@@ -36,8 +36,8 @@ class EventMetrics(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomMetrics:
-    """A room's part of the metrics."""
+class CapabilityMetrics:
+    """A capability's part of the metrics."""
 
     place: int = 0
     """The place of what it measures in a scrape; the least is the first."""
@@ -54,9 +54,9 @@ class RoomMetrics:
 class GivesMetrics(Protocol):
     """A module with a part of the metrics."""
 
-    METRICS: RoomMetrics
+    METRICS: CapabilityMetrics
 
 
-def rooms_metrics() -> list[RoomMetrics]:
-    """Return the parts of all rooms that have one."""
+def capability_metrics() -> list[CapabilityMetrics]:
+    """Return the parts of all capabilities that have one."""
     return [module.METRICS for module in cast("tuple[GivesMetrics, ...]", given("metrics"))]

@@ -1,4 +1,4 @@
-"""What rooms add to the dashboard: each says it in its `page`."""
+"""What capabilities add to the dashboard, each in its module `page`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ async def _nothing(_: PageContext, __: Task) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoomPages:
-    """A room's part of the dashboard."""
+class CapabilityPages:
+    """A capability's part of the dashboard."""
 
     routes: Callable[[PageContext, Overview], Sequence[BaseRoute]]
     """Returns its pages, and lets the overview ask for its findings, too."""
@@ -32,9 +32,9 @@ class RoomPages:
 class GivesPages(Protocol):
     """A module with a part of the dashboard."""
 
-    PAGES: RoomPages
+    PAGES: CapabilityPages
 
 
-def rooms_pages() -> list[RoomPages]:
-    """Return the parts of all rooms that have one."""
+def capability_pages() -> list[CapabilityPages]:
+    """Return the parts of all capabilities that have one."""
     return [module.PAGES for module in cast("tuple[GivesPages, ...]", given("page"))]
