@@ -19,7 +19,7 @@ class GivesChecks(Protocol):
 def checks_on(occasion: Occasion, settings: Settings, limit: float) -> list[Check]:
     """Return those that are made on an occasion, in the order of the report."""
     found = [one for one in _all(settings, limit) if isinstance(one, Check) and occasion in one.on]
-    return sorted(found, key=lambda one: one.rank)
+    return sorted(found, key=lambda one: one.order)
 
 
 def servers_checks(settings: Settings, limit: float) -> list[ServersCheck]:

@@ -133,13 +133,13 @@ class _Doctor:
         lease = self._settings.lease
         holds = if_any(check_holds(self._database.prefix, lease))
         parts = [
-            Check(rank=10, name="work", look=check_health(self._database, self._settings)),
-            Check(rank=50, name="holds", look=holds),
-            Check(rank=80, name="partitions", look=check_partitions(lease)),
+            Check(order=10, name="work", look=check_health(self._database, self._settings)),
+            Check(order=50, name="holds", look=holds),
+            Check(order=80, name="partitions", look=check_partitions(lease)),
             *checks_on(Occasion.DOCTOR, self._settings, OVERDUE_LIMIT),
         ]
         found = list[Finding]()
-        for one in sorted(parts, key=lambda part: part.rank):
+        for one in sorted(parts, key=lambda part: part.order):
             try:
                 found += _examined(self._store, one.name, one.look)
             except ServerUnreachable as failure:

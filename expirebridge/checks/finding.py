@@ -78,8 +78,8 @@ class Occasion(StrEnum):
 class Check:
     """A check of the whole database."""
 
-    rank: int
-    """Its place in the report: the spine has its work at 10, holds at 50, partitions at 80."""
+    order: int
+    """Where it is in the report, the lowest first. Work is at 10, holds at 50, partitions at 80."""
     name: str
     look: Steps[list[Finding]]
     on: frozenset[Occasion] = frozenset({Occasion.DOCTOR})

@@ -18,7 +18,7 @@ _GIVEN = (WORDS, *(module.WORDS for module in cast("tuple[GivesWords, ...]", giv
 COMMANDS: Mapping[str, Word] = dict(
     sorted(
         (item for words in _GIVEN for item in words.items()),
-        key=lambda item: (PANELS.index(item[1].panel), item[1].place),
+        key=lambda item: (PANELS.index(item[1].panel), item[1].order),
     )
 )
 """Each command or group by its word, in the order of the help."""

@@ -15,8 +15,8 @@ class Word(NamedTuple):
 
     panel: str
     """Its heading."""
-    place: int
-    """Its place below that; the least is the first."""
+    order: int
+    """Where it is below that, the lowest first."""
     function: str
     """The module and name of what is called, or of the group."""
 

@@ -20,7 +20,7 @@ def checks(settings: Settings, _limit: float) -> Sequence[Check]:
     """Give what the doctor and the dashboard check."""
     on = frozenset({Occasion.DOCTOR, Occasion.COURSE})
     look = listed(check_functions(settings.lease))
-    return [Check(rank=20, name="functions", look=look, on=on)]
+    return [Check(order=20, name="functions", look=look, on=on)]
 
 
 def check_functions(lease: float) -> Steps[Finding]:

@@ -18,7 +18,7 @@ UNATTENDED = 3600.0
 
 def checks(_settings: Settings, _limit: float) -> Sequence[Check]:
     """Give what the doctor checks."""
-    return [Check(rank=60, name="groups", look=if_any(check_groups()))]
+    return [Check(order=60, name="groups", look=if_any(check_groups()))]
 
 
 def check_groups() -> Steps[Finding | None]:

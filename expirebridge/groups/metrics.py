@@ -22,4 +22,4 @@ def _measure(_: Scrape) -> Steps[list[GaugeMetricFamily]]:
     ]
 
 
-METRICS = CapabilityMetrics(place=20, measure=_measure)
+METRICS = CapabilityMetrics(order=20, measure=_measure)

@@ -17,7 +17,7 @@ _LISTEN = "start a listener with the ledger, or read the log of those that have 
 def checks(_settings: Settings, limit: float) -> Sequence[Check]:
     """Give what a probe checks; it needs no database but Redis."""
     on = frozenset({Occasion.PROBE})
-    return [Check(rank=10, name="write-back", look=check_dirty(limit), on=on)]
+    return [Check(order=10, name="write-back", look=check_dirty(limit), on=on)]
 
 
 def check_dirty(limit: float) -> Steps[list[Finding]]:

@@ -20,7 +20,7 @@ BLOCKED = 600.0
 
 def checks(settings: Settings, _limit: float) -> Sequence[Check]:
     """Give what the doctor checks."""
-    return [Check(rank=40, name="limits", look=if_any(check_limits(settings.lease)))]
+    return [Check(order=40, name="limits", look=if_any(check_limits(settings.lease)))]
 
 
 def check_limits(lease: float) -> Steps[Finding | None]:

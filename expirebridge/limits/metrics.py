@@ -37,4 +37,4 @@ def _of_lanes(lanes: Iterable[Lane]) -> list[GaugeMetricFamily]:
     return [held, waiting]
 
 
-METRICS = CapabilityMetrics(place=40, measure=_measure)
+METRICS = CapabilityMetrics(order=40, measure=_measure)

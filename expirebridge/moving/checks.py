@@ -17,7 +17,7 @@ LEFT_AFTER = 15.0
 def checks(settings: Settings, _limit: float) -> Sequence[Check]:
     """Give what the doctor checks, and the dashboard shows."""
     on = frozenset({Occasion.DOCTOR, Occasion.PRESENT})
-    return [Check(rank=90, name="move", look=if_any(check_move(settings.lease)), on=on)]
+    return [Check(order=90, name="move", look=if_any(check_move(settings.lease)), on=on)]
 
 
 def check_move(lease: float) -> Steps[Finding | None]:

@@ -29,4 +29,4 @@ def _measure(scrape: Scrape) -> Steps[list[GaugeMetricFamily]]:
     return measured
 
 
-METRICS = CapabilityMetrics(place=30, measure=_measure)
+METRICS = CapabilityMetrics(order=30, measure=_measure)

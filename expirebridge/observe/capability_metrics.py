@@ -39,8 +39,8 @@ class EventMetrics(Protocol):
 class CapabilityMetrics:
     """A capability's part of the metrics."""
 
-    place: int = 0
-    """The place of what it measures in a scrape; the least is the first."""
+    order: int = 0
+    """Where what it measures is in a scrape, the lowest first."""
     measure: Callable[[Scrape], Steps[list[GaugeMetricFamily]]] | None = None
     """Asks the server at each scrape."""
     events: Callable[[CollectorRegistry], EventMetrics] | None = None

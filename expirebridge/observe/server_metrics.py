@@ -20,8 +20,8 @@ from expirebridge.task.calls.inspection import Health
 from expirebridge.task.listings import Counts
 from expirebridge.task.task import State
 
-OWN_PLACE, PARTITIONS_PLACE = 10, 50
-"""The places of what is here, among that of capabilities."""
+OWN_ORDER, PARTITIONS_ORDER = 10, 50
+"""Where what is measured here is, among what capabilities measure."""
 
 
 class OfTheServer(Collector):
@@ -64,14 +64,14 @@ class OfTheServer(Collector):
             held = sum(hold.waiting for hold in store.run(operations.holds()))
             scrape = Scrape(operations=operations, counts=counts, series=self._series)
             found = [
-                (one.place, store.run(one.measure(scrape)))
+                (one.order, store.run(one.measure(scrape)))
                 for one in capability_metrics()
                 if one.measure is not None
             ]
         own = [_of_states(counts), _of_primary(primary), *_of_work(health), _of_holds(held)]
-        found.append((OWN_PLACE, own))
+        found.append((OWN_ORDER, own))
         if several:
-            found.append((PARTITIONS_PLACE, [*_of_partitions(each)]))
+            found.append((PARTITIONS_ORDER, [*_of_partitions(each)]))
         for _, metrics in sorted(found, key=itemgetter(0)):
             yield from metrics
 

@@ -25,8 +25,8 @@ def checks(settings: Settings, _limit: float) -> Sequence[Check]:
     """Give what the doctor checks, and the dashboard what listeners found."""
     on = frozenset({Occasion.DOCTOR, Occasion.COURSE})
     return [
-        Check(rank=70, name="keys", look=if_any(check_keys(settings.key_ring))),
-        Check(rank=71, name="arguments", look=if_any(check_opened()), on=on),
+        Check(order=70, name="keys", look=if_any(check_keys(settings.key_ring))),
+        Check(order=71, name="arguments", look=if_any(check_opened()), on=on),
     ]
 
 

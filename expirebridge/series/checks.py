@@ -18,7 +18,7 @@ _SAMPLE = 1000
 
 def checks(settings: Settings, _limit: float) -> Sequence[Check]:
     """Give what the doctor checks."""
-    return [Check(rank=30, name="series", look=if_any(check_series(settings.lease)))]
+    return [Check(order=30, name="series", look=if_any(check_series(settings.lease)))]
 
 
 def check_series(lease: float) -> Steps[Finding | None]:

@@ -46,4 +46,4 @@ def _of_series(series: Iterable[Series], first: Series) -> list[GaugeMetricFamil
     return [behind, succeeded, due]
 
 
-METRICS = CapabilityMetrics(place=60, measure=_measure)
+METRICS = CapabilityMetrics(order=60, measure=_measure)

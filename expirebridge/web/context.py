@@ -34,8 +34,8 @@ MAX_TEXT = 20_000
 class Entry:
     """A page in the navigation."""
 
-    place: int
-    """The least is the first."""
+    order: int
+    """Where it is in the navigation, the lowest first."""
     name: str
     path: str
     label: str
