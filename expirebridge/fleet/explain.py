@@ -1,7 +1,6 @@
 """Why a task waits for a listener, or is stuck in one: which there are, and what they know."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from expirebridge.fleet.functions import KnownFunctions
@@ -10,7 +9,7 @@ from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
 from expirebridge.task.calls.fleet import Fleet, read_fleet
-from expirebridge.task.explaining import Explain, Rank, obstacle, reason, runs
+from expirebridge.task.explaining import Explanations, Precedence, obstacle, reason, runs
 from expirebridge.task.missing_ability import MissingAbility
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State
@@ -19,20 +18,20 @@ from expirebridge.task.texts import plural
 _REMEDY = "expirebridge handlers --fleet"
 
 
-def explain(found: Circumstances, settings: Settings) -> Steps[Mapping[Rank, Explain]]:
+def explain(found: Circumstances, settings: Settings) -> Steps[Explanations]:
     """Explain tasks that need a listener, or run in one: the listeners are asked for these only."""
     if found.task.state is State.RUNNING:
         fleet = yield from read_fleet(settings.lease)
-        return {Rank.BUSY: lambda now: _overran(now, fleet)}
+        return {Precedence.BUSY: lambda now: _overran(now, fleet)}
     if not found.needs_listener:
         return {}
     fleet = yield from read_fleet(settings.lease)
     counts = yield from looking.count(settings.lease)
     listeners = _Listeners(fleet, counts.running)
     return {
-        Rank.IMPOSSIBLE: listeners.are_missing,
-        Rank.UNABLE: listeners.are_unable,
-        Rank.BUSY: listeners.are_full,
+        Precedence.IMPOSSIBLE: listeners.are_missing,
+        Precedence.UNABLE: listeners.are_unable,
+        Precedence.BUSY: listeners.are_full,
     }
 
 

@@ -1,19 +1,17 @@
 """Why a follow-up waits: for its group."""
 
-from collections.abc import Mapping
-
 from expirebridge.groups import calls
 from expirebridge.groups.names import group_of
 from expirebridge.groups.values import Group
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
-from expirebridge.task.explaining import Explain, Rank, reason
+from expirebridge.task.explaining import Explanations, Precedence, reason
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State
 
 
-def explain(found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, Explain]]:
+def explain(found: Circumstances, _settings: Settings) -> Steps[Explanations]:
     """Explain follow-ups that are paused until their group ends."""
     name = group_of(found.task.id)
     if name is None or found.task.state is not State.PAUSED:
@@ -21,7 +19,7 @@ def explain(found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, Ex
     group = yield from calls.get_group(name)
     if group is None or group.ended is not None or group.then != found.task.id:
         return {}
-    return {Rank.KEPT_BACK: lambda now: _waits_for(now, group)}
+    return {Precedence.BLOCKED: lambda now: _waits_for(now, group)}
 
 
 def _waits_for(found: Circumstances, group: Group) -> Reason:

@@ -1,22 +1,20 @@
 """Why a task of a ledger is not claimed: rows are to be carried first."""
 
-from collections.abc import Mapping
-
 from expirebridge.ledger.calls import MOST_DIRTY
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
-from expirebridge.task.explaining import Explain, Rank, obstacle
+from expirebridge.task.explaining import Explanations, Precedence, obstacle
 from expirebridge.task.reason import Reason
 from expirebridge.task.texts import plural
 
 _REMEDY = "expirebridge ledger status"
 
 
-def explain(_found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, Explain]]:
+def explain(_found: Circumstances, _settings: Settings) -> Steps[Explanations]:
     """Explain due tasks of a ledger."""
     yield from ()
-    return {Rank.KEPT_BACK: _is_held_up, Rank.SOON: _is_relayed}
+    return {Precedence.BLOCKED: _is_held_up, Precedence.SOON: _is_relayed}
 
 
 def _is_held_up(found: Circumstances) -> Reason | None:

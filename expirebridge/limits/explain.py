@@ -1,6 +1,5 @@
 """Why a task waits that is limited: for a slot, or for a start of a rate."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,8 +10,8 @@ from expirebridge.store.record_values import text as read_text
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
 from expirebridge.task.explaining import (
-    Explain,
-    Rank,
+    Explanations,
+    Precedence,
     ahead,
     clock,
     failure,
@@ -27,13 +26,13 @@ SHOWN_HOLDERS = 3
 """At most so many of the tasks that have a slot are named."""
 
 
-def explain(_found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, Explain]]:
+def explain(_found: Circumstances, _settings: Settings) -> Steps[Explanations]:
     """Explain tasks that wait for a lane, were granted a start in one, or failed and keep it."""
     yield from ()
-    return {Rank.KEPT_BACK: _is_kept_back, Rank.SOON: _was_granted}
+    return {Precedence.BLOCKED: _is_blocked, Precedence.SOON: _was_granted}
 
 
-def _is_kept_back(found: Circumstances) -> Reason | None:
+def _is_blocked(found: Circumstances) -> Reason | None:
     if found.task.state is State.FAILED and found.fact("slots") is not None:
         return failure(found, "; it lets nobody of its lane pass")
     place = found.task.queued

@@ -1,19 +1,17 @@
 """Why a task is tried again and again: no listener opened its arguments, or decoded them."""
 
-from collections.abc import Mapping
-
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
-from expirebridge.task.explaining import Explain, Rank, obstacle
+from expirebridge.task.explaining import Explanations, Precedence, obstacle
 from expirebridge.task.missing_ability import NOT_OPENED, MissingAbility
 from expirebridge.task.reason import Reason
 
 
-def explain(_found: Circumstances, _settings: Settings) -> Steps[Mapping[Rank, Explain]]:
+def explain(_found: Circumstances, _settings: Settings) -> Steps[Explanations]:
     """Explain tasks that listeners put off which lacked their key, or the codec."""
     yield from ()
-    return {Rank.UNABLE: _was_not_opened}
+    return {Precedence.UNABLE: _was_not_opened}
 
 
 def _was_not_opened(found: Circumstances) -> Reason | None:

@@ -1,7 +1,7 @@
 """How it is explained why a task has not run: what spine and capabilities have in common for that.
 
 A capability explains what it does itself. Its module `explain` reads what else that depends on, and
-says at which rank it is asked; `reasons` asks all, and has the reasons of the spine.
+gives its explanations with their precedence; `reasons` asks all, and has the spine's own.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,18 +16,19 @@ from expirebridge.task.durations import human
 from expirebridge.task.reason import Reason
 
 
-class Rank(IntEnum):
-    """What is asked first: the first reason that is found is the reason.
+class Precedence(IntEnum):
+    """Which reason is given if a task has several: that of the lowest number.
 
-    At the same rank capabilities come before the spine, in the order of their table.
+    Of several with one number that of a capability comes before the spine's, in the order of
+    `CAPABILITIES`.
     """
 
     IMPOSSIBLE = 1
     """No listener has what it takes."""
     UNABLE = 2
     """None that claimed it had, or none claims anything."""
-    KEPT_BACK = 3
-    """It is kept from starting, whatever the listeners do."""
+    BLOCKED = 3
+    """Something else than the listeners keeps it from starting, such as a hold."""
     BUSY = 4
     """Listeners are busy with others, or with it for too long."""
     SOON = 5
@@ -38,13 +39,14 @@ class Rank(IntEnum):
 
 Explain = Callable[[Circumstances], Reason | None]
 """Returns the reason for a task's state, if it is of a kind that this function knows."""
+Explanations = Mapping[Precedence, Explain]
 
 
 class Explains(Protocol):
     """The module `explain` of a capability."""
 
-    def explain(self, found: Circumstances, settings: Settings) -> Steps[Mapping[Rank, Explain]]:
-        """Read what else decides when a task runs; return who explains it, by rank."""
+    def explain(self, found: Circumstances, settings: Settings) -> Steps[Explanations]:
+        """Read what else decides when a task runs; return what explains it, by precedence."""
 
 
 def reason(

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 from typing import cast
 
 from expirebridge.capabilities import given
@@ -14,7 +15,8 @@ from expirebridge.task.durations import human
 from expirebridge.task.explaining import (
     Explain,
     Explains,
-    Rank,
+    Explanations,
+    Precedence,
     ahead,
     at_end,
     because,
@@ -64,14 +66,15 @@ def find_situation(id: str, settings: Settings) -> Steps[Situation | None]:
     found = yield from read_circumstances(id, settings.key_ring)
     if found is None:
         return None
-    ranked = list[tuple[Rank, Explain]]()
+    explanations = list[tuple[Precedence, Explain]]()
     for one in cast("tuple[Explains, ...]", given("explain")):
-        ranked += (yield from one.explain(found, settings)).items()
-    ranked += _OWN
-    return Situation(found, [explain for _, explain in sorted(ranked, key=lambda each: each[0])])
+        explanations += (yield from one.explain(found, settings)).items()
+    explanations += _OWN.items()
+    explanations.sort(key=itemgetter(0))
+    return Situation(found, [explain for _, explain in explanations])
 
 
-def _is_kept_back(found: Circumstances) -> Reason | None:
+def _is_blocked(found: Circumstances) -> Reason | None:
     """It runs no more where it was claimed, or only where nothing else does."""
     task, state = found.task, found.task.state
     if state is State.PENDING and found.needs_listener and task.lapses >= LAPSES_UNTIL_ALONE:
@@ -185,4 +188,4 @@ def _otherwise(found: Circumstances) -> Reason:
     return _OF_STATE[found.task.state](found)
 
 
-_OWN: list[tuple[Rank, Explain]] = [(Rank.KEPT_BACK, _is_kept_back), (Rank.OTHERWISE, _otherwise)]
+_OWN: Explanations = {Precedence.BLOCKED: _is_blocked, Precedence.OTHERWISE: _otherwise}
