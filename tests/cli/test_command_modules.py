@@ -47,7 +47,7 @@ def test_whoever_names_no_command_sees_all(words: tuple[str, ...]) -> None:
 
 
 def test_a_word_and_its_place_in_the_help_are_given_once() -> None:
-    rooms = cast("tuple[GivesWords, ...]", given("words"))
-    given_words = [*WORDS.items(), *(item for room in rooms for item in room.WORDS.items())]
+    modules = cast("tuple[GivesWords, ...]", given("words"))
+    given_words = [*WORDS.items(), *(item for one in modules for item in one.WORDS.items())]
     assert len(given_words) == len(COMMANDS)
     assert len({(told.panel, told.order) for _, told in given_words}) == len(given_words)
