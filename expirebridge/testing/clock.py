@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from expirebridge.bridge import Bridge
-from expirebridge.errors import InvalidTask, LedgerUnsuitable
+from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
 from expirebridge.task.calls import producing
@@ -16,6 +16,7 @@ from expirebridge.task.durations import LONGEST, Duration, check_aware, seconds_
 from expirebridge.task.task import UNCLAIMED, Change, Task, from_ms, to_ms
 from expirebridge.testing import environment, time
 from expirebridge.testing.attempt import Ran
+from expirebridge.testing.carried_rows import rows_in
 from expirebridge.testing.environment import INSIDE, OwnLoop, empty_database, led_to
 from expirebridge.testing.errors import TravelError
 from expirebridge.testing.expectations import line
@@ -219,30 +220,13 @@ class Clock(MadeCalls):
         no database or transaction, and InvalidSetting for a URL or a name that cannot be used. What
         the database or its driver raises is passed on, then and later.
         """
-        # SQLAlchemy is imported only where there is a ledger.
-        from expirebridge.ledger.sql_types import moved  # noqa: PLC0415
-        from expirebridge.testing.rows import Rows, transactions_of  # noqa: PLC0415
-
         if self._traveller.rows is not None:
             raise TravelError("this clock has a ledger already")
         settings = Settings.read(
             url=self.url, ledger_name=name, keep_succeeded=LONGEST, keep_failed=LONGEST
         )
-        found = self._stack.enter_context(transactions_of(source))
-        rows = Rows(found, self._store, settings)
-        self._stack.enter_context(moved(rows.ahead))
-        if not rows.awaits:
-            try:
-                rows.exchange()
-            except LedgerUnsuitable as error:
-                if isinstance(source, str) and "://" not in source and settings.ledger is None:
-                    raise LedgerUnsuitable(
-                        f"{error}. EXPIREBRIDGE['LEDGER'] is not set in this project: without a "
-                        "ledger, leave use_ledger out"
-                    ) from error
-                raise
-        self._stack.callback(rows.clear)
-        self._traveller.rows = rows
+        rows = rows_in(source, self._store, settings)
+        self._traveller.rows = self._stack.enter_context(rows)
 
     @property
     def ran(self) -> list[Ran]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 
@@ -42,14 +42,11 @@ from expirebridge.task.task import from_ms
 from expirebridge.task.texts import plural
 from expirebridge.testing import time
 from expirebridge.testing.attempt import Ran, ran, shown
+from expirebridge.testing.carried_rows import CarriedRows
 from expirebridge.testing.environment import unseen_loop, waiting_thread
 from expirebridge.testing.errors import NeverIdle
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.time import PythonClock
-
-if TYPE_CHECKING:
-    from expirebridge.testing.rows import Rows
-
 
 # The attempts of a test: as a listener makes them, but in the test's own thread and event loop.
 
@@ -251,7 +248,7 @@ class Traveller:
         self._settings = settings
         self._handlers = handlers
         self._python_clock = python_clock
-        self.rows: Rows | None = None
+        self.rows: CarriedRows | None = None
         """Those of the test's ledger, if it has one."""
         self.ran: list[Ran] = []
         """All attempts so far."""

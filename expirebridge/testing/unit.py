@@ -1,71 +1,21 @@
 """One call of one handler, for unit tests: no server, no time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expirebridge.handlers import Registry, plain_arguments
-from expirebridge.ledger.row_check import outcome_after
-from expirebridge.ledger.row_state import RowVersion
-from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task import keys
 from expirebridge.task.durations import check_aware
 from expirebridge.task.task import from_ms, to_ms
-from expirebridge.task.transactions import Transaction
 from expirebridge.testing.attempt import Ran, ran
+from expirebridge.testing.carried_rows import row_of
 from expirebridge.testing.environment import OwnLoop
 from expirebridge.testing.handlers import Func, Handlers
 from expirebridge.testing.traveller import Attempts
-
-if TYPE_CHECKING:
-    from expirebridge.listener.execution.attempt import Attempt
-
-
-class HandlerRow:
-    """The row of one id in a ledger, in the database of the handler's own transaction.
-
-    It shows what a handler that is called alone did with `complete_in`. The database is known once
-    the handler calls that: SQLAlchemy is imported only then. Without an `id` nothing is completed.
-    """
-
-    def __init__(self, ledger: str, id: str | None) -> None:
-        self._ledger = ledger
-        self._id = id
-        self._session: Transaction | None = None
-        self._version: RowVersion | None = None
-        """As it was before the handler completed it."""
-
-    async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
-        """Its handler is called whatever the row says."""
-
-    def completer_for(self, attempt: "Attempt") -> Callable[[Transaction], None]:
-        """The function that completes the row in a transaction of its handler."""
-        return partial(self._complete, attempt.claimed.attempt)
-
-    def _complete(self, attempt: int, session: Transaction) -> None:
-        """Raises InvalidTask for what is no transaction, and CompletionRefused."""
-        from expirebridge.testing import row_completion  # noqa: PLC0415
-
-        version = row_completion.version_of(session, self._ledger, self._id)
-        if self._id is None:
-            return
-        self._session, self._version = session, self._version or version
-        row_completion.complete(session, self._ledger, self._id, self._version, attempt)
-
-    async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
-        """The outcome that a listener records for a failed attempt, by the row; the error stays."""
-        if self._session is None:
-            return failed
-        from expirebridge.testing import row_completion  # noqa: PLC0415
-
-        by_row = await row_completion.by_row_after(
-            self._session, self._ledger, self._version, attempt
-        )
-        return outcome_after(failed, by_row)._replace(error=failed.error)
 
 
 def run_handler(
@@ -148,7 +98,7 @@ async def arun_handler(
         shown={} if tick is None else {"tick": check_aware(tick, name="tick")},
     )
     attempts = Attempts(Registry({handler.name: handler}), settings)
-    row = HandlerRow(settings.ledger_name, id)
+    row = row_of(settings, id)
     done = ran(*await attempts.run(claimed, row=row), from_ms(to_ms(now)))
     if raising and done.error is not None:
         raise done.error

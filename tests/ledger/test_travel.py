@@ -21,9 +21,9 @@ from expirebridge.ledger import (
     tables,
     transaction,
 )
+from expirebridge.ledger.testing.rows import Rows
 from expirebridge.task.task import from_ms, to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
-from expirebridge.testing.rows import Rows
 
 Handlers = dict[str, Callable[..., Any]]
 Within = Callable[[], AbstractContextManager[Any]]

@@ -42,32 +42,6 @@ FRAMES_TO_ROOMS: set[str] = {
     "importing.job_import -> moving.importer",
     "importing.job_import -> moving.ndjson",
     "importing.report -> moving.importer",
-    "testing.row_completion -> ledger.completion",
-    "testing.row_completion -> ledger.relay_store",
-    "testing.row_completion -> ledger.row_check",
-    "testing.row_completion -> ledger.row_state",
-    "testing.row_completion -> ledger.sql_tables",
-    "testing.row_completion -> ledger.statements",
-    "testing.row_completion -> ledger.transaction",
-    "testing.clock -> ledger.sql_types",
-    "testing.unit -> ledger.row_check",
-    "testing.unit -> ledger.row_state",
-    "testing.rows -> ledger.binder",
-    "testing.rows -> ledger.binding",
-    "testing.rows -> ledger.calls",
-    "testing.rows -> ledger.completion",
-    "testing.rows -> ledger.db_errors",
-    "testing.rows -> ledger.engine",
-    "testing.rows -> ledger.relay",
-    "testing.rows -> ledger.relay_statements",
-    "testing.rows -> ledger.relay_store",
-    "testing.rows -> ledger.row_check",
-    "testing.rows -> ledger.row_state",
-    "testing.rows -> ledger.schema",
-    "testing.rows -> ledger.series_ticks",
-    "testing.rows -> ledger.sql_tables",
-    "testing.rows -> ledger.sql_types",
-    "testing.rows -> ledger.transaction",
     "testing.traveller -> groups.calls",
     "testing.traveller -> groups.names",
     "testing.traveller -> limits.calls",
@@ -77,6 +51,6 @@ FRAMES_TO_ROOMS: set[str] = {
 }
 """Each wants a seam, but for those of `testing` and `importing`.
 
-The testing kit does by hand what a listener does: it carries a ledger's rows, makes ticks and opens
-lanes. Importing another library's jobs ends in the importer of `moving`.
+The testing kit does by hand what a listener does: it makes ticks and opens lanes. Importing
+another library's jobs ends in the importer of `moving`.
 """

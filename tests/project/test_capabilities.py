@@ -22,6 +22,7 @@ import expirebridge.ledger.page
 import expirebridge.ledger.roles
 import expirebridge.ledger.series_place
 import expirebridge.ledger.stored_calls
+import expirebridge.ledger.testing
 import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.clear_values
@@ -52,6 +53,7 @@ from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
 from expirebridge.task.explaining import Explains
+from expirebridge.testing.carried_rows import GivesRows
 from expirebridge.web.capability_pages import GivesPages
 
 EXPLAIN: tuple[Explains, ...] = (
@@ -175,3 +177,10 @@ METRICS: tuple[GivesMetrics, ...] = (
 
 def test_these_have_metrics() -> None:
     assert given("metrics") == METRICS
+
+
+TESTING: tuple[GivesRows, ...] = (expirebridge.ledger.testing,)
+
+
+def test_these_have_rows_that_tests_carry() -> None:
+    assert given("testing") == TESTING

@@ -32,9 +32,11 @@ HEAD = "bridge"
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
     "clear_values", "stored_calls", "series_place", "beside_checks",
-    "command", "words", "page", "metrics",
+    "command", "words", "page", "metrics", "testing",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""
+FACE = re.compile(r"\w+\.((\w+_)?(command|words|page|checks|metrics)|testing(\.\w+)?) ")
+"""The modules of a room in a frame: its command, its page of the dashboard, its testing kit."""
 TESTS = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 500, 40
 """Lines. In the listener a function's parameters and docstring count, too."""
@@ -145,11 +147,9 @@ def test_frames_reach_rooms_through_capabilities() -> None:
 
 
 def test_only_the_faces_of_a_room_know_frames() -> None:
-    """Its command, words, page, checks and metrics use what the frames have for all of these."""
+    """Its faces use what the frames have for all of these."""
     assert {
-        arrow
-        for arrow in arrows(SPINE | ROOMS | BASE, FRAMES)
-        if not re.match(r"\w+\.(\w+_)?(command|words|page|checks|metrics) ", arrow)
+        arrow for arrow in arrows(SPINE | ROOMS | BASE, FRAMES) if not FACE.match(arrow)
     } == known_arrows.OTHERS_TO_FRAMES
 
 

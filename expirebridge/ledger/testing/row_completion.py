@@ -11,11 +11,11 @@ from expirebridge.ledger.row_check import outcome_by_row
 from expirebridge.ledger.row_state import RowVersion
 from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.statements import statements
+from expirebridge.ledger.testing.transactions import seen_after
 from expirebridge.ledger.transaction import adapter_of
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.task.transactions import Transaction
-from expirebridge.testing.rows import seen_after
 
 
 def version_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
