@@ -1,4 +1,4 @@
-"""Groups: tasks that belong together, and what follows when all have ended."""
+"""Groups: tasks that belong together, and a follow-up that runs when all have ended."""
 
 from typing import TYPE_CHECKING
 

@@ -35,14 +35,14 @@ class MakeGroupReply(NamedTuple):
 
 
 def make_group(
-    name: str, *, on_failed: OnFailed, definition: str, count: int, then: NewTask | None
+    name: str, *, on_failed: OnFailed, definition: str, count: int, follow_up: NewTask | None
 ) -> Command[MakeGroupReply]:
     """Make a group, and its paused follow-up. Its maker makes the members 0 to `count` - 1.
 
     `definition` is a digest by which a repeated call is told from another group of that name; or
     several in words, of which the first is stored.
     """
-    item = then.encode() if then is not None else ()
+    item = follow_up.encode() if follow_up is not None else ()
     return script(
         "make_group", name, on_failed, definition, count, *item, route=OfId(name),
         read=lambda reply: MakeGroupReply(MakeGroupCode(reply[0]), *reply[1:]),

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
     from expirebridge.groups.values import Group, GroupListing
     from expirebridge.handlers import Then
 
-_NOT_OF_GROUPS = {"at": None, "id": None, "if_exists": "reject", "max_wait": None, "window": None}
+_NOT_OF_FOLLOW_UPS = {
+    "at": None,
+    "id": None,
+    "if_exists": "reject",
+    "max_wait": None,
+    "window": None,
+}
 """Options of a `Then` that the follow-up of a group cannot have, and their defaults."""
-
-
-_OF_IDS = {"id", "if_exists", "max_wait", "window"}
+_NOT_OF_MEMBERS = {"id", "if_exists", "max_wait", "window"}
 """Arguments of `make_task` that a member of a group cannot have."""
 
 
@@ -55,8 +59,8 @@ class GroupOperations(MakingOperations):
         members' own handlers, until `close_group(name)`.
 
         The follow-up is an ordinary task, `<name>@then`, which is paused until the last member has
-        ended, and due after its `delay` from then. It runs once, however often members run. Whoever
-        resumes it before starts it before; whoever cancels it, cancels only it.
+        ended, and due after its `delay` from then. It runs once, however often members run. If
+        you resume it earlier, it runs earlier; if you cancel it, the group goes on without it.
 
         A member has ended when it has succeeded, or was cancelled. One that has failed: with
         `on_failed="wait"`, the group waits until it runs again and succeeds, or is purged, or the
@@ -190,7 +194,7 @@ class GroupOperations(MakingOperations):
         if len(items) > MOST_MEMBERS:
             raise InvalidTask(f"group={group!r}: {len(items):,} tasks; at most {MOST_MEMBERS:,}")
         for position, item in enumerate(items):
-            if isinstance(item, Mapping) and (given := _OF_IDS & item.keys()):
+            if isinstance(item, Mapping) and (given := _NOT_OF_MEMBERS & item.keys()):
                 raise InvalidTask(
                     f"task {position}: {sorted(given)[0]}: leave it out; a member's id is its "
                     "group's name and its place"
@@ -201,27 +205,31 @@ class GroupOperations(MakingOperations):
         ]
 
     def _begin(
-        self, name: str, on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None
+        self,
+        name: str,
+        on_failed: OnFailed,
+        members: Sequence[NewTask],
+        follow_up: NewTask | None,
     ) -> Steps["MakeGroupCode"]:
         """Make the group unless it is there. Raises GroupDiffers and TaskExists."""
-        digest = _digest_of(on_failed, members, then)
-        if then is not None:
-            then = yield from self._writer.write(then)
-            self._announce([then])
+        digest = _digest_of(on_failed, members, follow_up)
+        if follow_up is not None:
+            follow_up = yield from self._writer.write(follow_up)
+            self._announce([follow_up])
         begun = yield from groups.calls.make_group(
             name,
             on_failed=on_failed,
             definition=self._writer.definition(name, digest),
             count=len(members),
-            then=then,
+            follow_up=follow_up,
         )
         if begun.code is groups.calls.MakeGroupCode.DIFFERS:
             raise GroupDiffers(name)
         if begun.code is groups.calls.MakeGroupCode.TAKEN:
             raise TaskExists(name + FOLLOW_UP, "not finished")
-        if then is not None and begun.code is groups.calls.MakeGroupCode.MADE:
-            self._made(then, _reply_of(then, begun))
-            yield from self._after_making([func_of(then)])
+        if follow_up is not None and begun.code is groups.calls.MakeGroupCode.MADE:
+            self._made(follow_up, _reply_of(follow_up, begun))
+            yield from self._after_making([func_of(follow_up)])
         return begun.code
 
     def _close(self, name: str) -> Steps["Group"]:
@@ -239,7 +247,7 @@ class GroupOperations(MakingOperations):
             return None
         if not isinstance(then, handlers.Then):
             raise InvalidTask(f"then={then!r:.60}: give a Then, such as Then(close, [order], '3d')")
-        for option, default in _NOT_OF_GROUPS.items():
+        for option, default in _NOT_OF_FOLLOW_UPS.items():
             if (given := then.options.get(option, default)) != default:
                 raise InvalidTask(
                     f"then: {option}={given!r}: a group's follow-up has a fixed id, and a delay "
@@ -258,21 +266,22 @@ class GroupOperations(MakingOperations):
         return group
 
 
-def _digest_of(on_failed: OnFailed, members: Sequence[NewTask], then: NewTask | None) -> str:
+def _digest_of(on_failed: OnFailed, members: Sequence[NewTask], follow_up: NewTask | None) -> str:
     """A digest of what a group is made with, but for times."""
     digest = sha1(on_failed.encode(), usedforsecurity=False)
     for member in members:
         digest.update(repr((member.call, sorted(member.fields.items()))).encode())
-    if then is not None:
-        digest.update(repr((then.call, then.when, sorted(then.fields.items()))).encode())
+    if follow_up is not None:
+        fields = sorted(follow_up.fields.items())
+        digest.update(repr((follow_up.call, follow_up.when, fields)).encode())
     return digest.hexdigest()
 
 
-def _reply_of(then: NewTask, begun: "MakeGroupReply") -> MakeReply:
+def _reply_of(follow_up: NewTask, begun: "MakeGroupReply") -> MakeReply:
     """The reply about a follow-up, as if `make_task` had made it."""
     return MakeReply(
         outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,
-        call=then.call, args=then.args, state=State.PAUSED,
+        call=follow_up.call, args=follow_up.args, state=State.PAUSED,
     )  # fmt: skip
 
 

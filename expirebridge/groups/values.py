@@ -1,4 +1,4 @@
-"""Groups: tasks that belong together, and what follows when all have ended."""
+"""What people get of groups: a group as it was read, its state, and a list of groups."""
 
 from dataclasses import dataclass
 from datetime import datetime

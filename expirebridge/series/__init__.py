@@ -1,7 +1,4 @@
-"""Series in the database: what is stored of one, and how its ticks come about.
-
-All of it is calls, which listeners, producers and tests run.
-"""
+"""Series (recurring tasks): a handler, its arguments, and a schedule that makes its tasks."""
 
 from typing import TYPE_CHECKING
 

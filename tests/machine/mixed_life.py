@@ -156,7 +156,9 @@ class MixedLife:
     def _member(self) -> None:
         on_failed = self._one("wait", "run", "cancel")
         then = self._new(f"{GROUP}@then", if_exists="reject")
-        self._run(groups.make_group(GROUP, on_failed=on_failed, definition="d", count=2, then=then))
+        self._run(
+            groups.make_group(GROUP, on_failed=on_failed, definition="d", count=2, follow_up=then)
+        )
         member = self._new(f"{GROUP}@g{self._one(0, 1, 2)}")
         self._run(producing.make([member]))
 
