@@ -20,7 +20,7 @@ R = TypeVar("R")
 NEVER = math.inf
 """The end of a timer without one."""
 
-PAUSED_LOOK = 300
+CHECK_PAUSED_AFTER = 300
 UNKNOWN_LIMIT = 86400
 MAX_LAPSES = 3
 LAPSES_UNTIL_ALONE = 2
@@ -355,7 +355,7 @@ class Model:
             end = self.timers.get(task.key, NEVER) if task.state is State.PENDING else NEVER
             task.left = max((task.look_at if end == NEVER else end) - self.now, 0)
             task.free_slot()
-            task.state, task.look_at = State.PAUSED, self.now + PAUSED_LOOK
+            task.state, task.look_at = State.PAUSED, self.now + CHECK_PAUSED_AFTER
             self.timers[task.key] = NEVER
         return self._unless_busy(task, Change.PAUSED)
 
@@ -489,7 +489,7 @@ class Model:
             if task.state in {State.PENDING, State.WAITING}:
                 task.left = max(task.look_at - self.now, 0)
             task.free_slot()
-            task.state, task.look_at = State.PAUSED, self.now + PAUSED_LOOK
+            task.state, task.look_at = State.PAUSED, self.now + CHECK_PAUSED_AFTER
         elif end is not None:
             task.free_slot()
             task.state, task.look_at = State.PENDING, end

@@ -54,7 +54,7 @@ BUGS = {
         "close_group", "if group[2] == '0' and not group[3] then", "if false then"
     ),
     "a follow-up although members lack": (
-        "close_group", "if lacking > 0 then return -lacking end", ""
+        "close_group", "if missing > 0 then return -missing end", ""
     ),
     "a follow-up of a cancelled group": (
         "include/members",

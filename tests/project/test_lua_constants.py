@@ -55,7 +55,7 @@ BOTH = [
     ("include/series", "NEVER", FOREVER),
     ("include/series", "SHOWN_OF_SERIES", list(replies._NAMES)),
     ("include/timer_edits", "WHILE_PAUSED", series_ticks.NEVER),
-    ("include/timer_edits", "PAUSED_LOOK", model.PAUSED_LOOK * 1000),
+    ("include/timer_edits", "CHECK_PAUSED_AFTER", model.CHECK_PAUSED_AFTER * 1000),
     ("include/records", "LATE_EVENTS", settings.LEAST_KEPT * 1000),
     ("include/tally", "STEPS", list(inspection.STEPS)),
     ("include/ledger", "ERASED", "?" + keys.ERASED.decode()),

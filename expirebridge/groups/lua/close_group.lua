@@ -4,8 +4,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 name, 3 how many members it has from number 0 on, if that is more than its maker was to make
--- returns  1 done, now or before, 0 there is no such group; -n: it lacks n members, and stays open. Its maker did not
---          make them yet, or the server lost them.
+-- returns  1 done, now or before, 0 there is no such group; -n: n members are missing, and it stays open. Their maker did
+--          not make them yet, or the server lost them.
 
 -- include format
 -- include records
@@ -16,8 +16,8 @@
 local group = redis.pcall('HMGET', group_key(ARGV[2]), 'on_failed', 'left', 'ended', 'closed', 'asked')
 if not bits_of or group.err or not group[1] then return 0 end
 local asked = math.max(number_up_to(MOST_MEMBERS, group[5]) or 0, tonumber(ARGV[3] or 0))
-local lacking = group[4] and 0 or lacking_before(ARGV[2], asked)
-if lacking > 0 then return -lacking end
+local missing = group[4] and 0 or missing_before(ARGV[2], asked)
+if missing > 0 then return -missing end
 return ring_after(function()
   redis.call('HSET', group_key(ARGV[2]), 'closed', 1)
   if group[2] == '0' and not group[3] then complete_group(ARGV[2]) end

@@ -12,4 +12,4 @@ local from, count = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local known = redis.pcall('HGET', group_key(ARGV[2]), 'on_failed')
 if type(known) ~= 'string' then return -1 end
-return lacking_before(ARGV[2], from + count) - lacking_before(ARGV[2], from)
+return missing_before(ARGV[2], from + count) - missing_before(ARGV[2], from)

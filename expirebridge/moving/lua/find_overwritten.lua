@@ -10,18 +10,18 @@
 
 local found = {}
 
-local function look_at(names, kind)
+local function note_other_kinds(names, kind)
   for _, name in ipairs(names) do
     local stored = redis.call('TYPE', own_key(name)).ok
     if stored ~= 'none' and stored ~= kind then found[#found + 1] = own_key(name) end
   end
 end
 
-look_at(STATES, 'zset')
-look_at({ 'listeners', 'series', 'tzdata', 'dirty', 'lanes', 'grants', 'waits', 'rates', 'held' }, 'zset')
+note_other_kinds(STATES, 'zset')
+note_other_kinds({ 'listeners', 'series', 'tzdata', 'dirty', 'lanes', 'grants', 'waits', 'rates', 'held' }, 'zset')
 local HASHES = {
   'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds', 'weights', 'durations',
 }
-look_at(HASHES, 'hash')
-look_at({ 'actions' }, 'list')
+note_other_kinds(HASHES, 'hash')
+note_other_kinds({ 'actions' }, 'list')
 return found

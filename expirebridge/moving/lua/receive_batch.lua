@@ -56,7 +56,7 @@ local function put(id, item, state, at)
   if state == 'pending' then return end
   if state == 'paused' then
     redis.call('SET', trigger_key(id, item), 0)
-    at = now + PAUSED_LOOK
+    at = now + CHECK_PAUSED_AFTER
   else
     redis.call('DEL', trigger_key(id, item))
   end

@@ -46,7 +46,7 @@ end
 
 local declarations = nil
 
-local function look_at(id, mine)
+local function examine(id, mine)
   local key = series_key(id)
   local known = redis.pcall('HMGET', key, 'call', 'fingerprint', 'declared', 'seen')
   if known.err then redis.call('RENAME', key, broken_key('series:' .. id)) end
@@ -63,7 +63,7 @@ write_declarations()
 declarations = count_declarations(tonumber(ARGV[3]))
 local reply = { now }
 for at = 4, #ARGV, 2 do
-  local code, standing = look_at(ARGV[at], ARGV[at + 1])
+  local code, standing = examine(ARGV[at], ARGV[at + 1])
   reply[#reply + 1] = code
   reply[#reply + 1] = standing
 end

@@ -105,7 +105,7 @@ local function follow(id, record, hint)
   end
 end
 
-local function look_at_known(id, record, hint, invalid)
+local function examine_known(id, record, hint, invalid)
   if FINISHED[record.state] then return revive(id, record, invalid) end
   follow(id, record, hint)
   return KNOWN
@@ -113,16 +113,16 @@ end
 
 -- A key's task has the id in its name; or an id made from the whole name, if another task has that id,
 -- or had it when the key was first seen.
-local function look_at(name, id, call, hint, invalid)
+local function examine(name, id, call, hint, invalid)
   if not in_slot(name) then return NOTHING, id end
   local named = read(id, FIELDS)
   if named and trigger_key(id, named) == name then
-    return look_at_known(id, named, hint, invalid), id
+    return examine_known(id, named, hint, invalid), id
   end
   local own_id = home .. redis.sha1hex(name)
   local own = read(own_id, FIELDS)
   if own and trigger_key(own_id, own) == name then
-    return look_at_known(own_id, own, hint, invalid), own_id
+    return examine_known(own_id, own, hint, invalid), own_id
   end
   if own and own.call == call then -- it gave the key up while it ran
     if own.state == 'running' then return NOTHING, id end
@@ -141,7 +141,7 @@ return ring_after(function()
   mark_format()
   local reply = {}
   for at = 4, #ARGV, 5 do
-    local code, id = look_at(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+    local code, id = examine(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
     reply[#reply + 1] = code
     reply[#reply + 1] = id
   end

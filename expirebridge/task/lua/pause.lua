@@ -21,7 +21,7 @@ local function pause(id, record)
     note_move(id, record, 'pause', nil)
     redis.call('HSET', record_key(id), 'left', math.max(due_of(id, record) - now, 0))
     redis.call('SET', trigger_key(id, record), 0)
-    move(id, record, 'paused', now + PAUSED_LOOK)
+    move(id, record, 'paused', now + CHECK_PAUSED_AFTER)
   end
   return DONE
 end

@@ -17,7 +17,7 @@ local nonce, spares = ARGV[2], ARGV[3] == '1'
 
 local function resume(id, record)
   if record.state == 'paused' then
-    if spares and awaits and awaits(id) then return LEFT_PAUSED end
+    if spares and awaits_group and awaits_group(id) then return LEFT_PAUSED end
     remember(id, record, nonce, DONE)
     local timer = read_timer(id, record)
     local due = type(timer) == 'number' and timer or due_of(id, record)

@@ -1,6 +1,6 @@
 -- include names
 -- include format
--- gives group_key, UNENDED, MOST_MEMBERS, KEPT_GROUP, MEMBER_ID, lacking_before
+-- gives group_key, UNENDED, MOST_MEMBERS, KEPT_GROUP, MEMBER_ID, missing_before
 
 -- A group: tasks that belong together, and a follow-up that is made due when all have ended. Its members are the tasks
 -- `<group>@g<number>`; its follow-up is the task `<group>@then`, which is paused until then. The hash `group:<name>`:
@@ -30,18 +30,18 @@ local KEPT_GROUP = 86400000
 local MEMBER_ID = '^([^@]+)@g(%d+)$'
 
 -- How many of the first `count` numbers in a byte of that value were not made.
-local function lacking_in(byte, count)
-  local lacking = 0
+local function missing_in(byte, count)
+  local missing = 0
   for place = 1, count do
-    if math.floor(byte / 4 ^ (4 - place)) % 4 == 0 then lacking = lacking + 1 end
+    if math.floor(byte / 4 ^ (4 - place)) % 4 == 0 then missing = missing + 1 end
   end
-  return lacking
+  return missing
 end
 
 -- How many of the first `count` numbers of a group were not made.
-local function lacking_before(name, count)
-  local bytes, lacking, known = redis.call('GET', group_key(name, '@members')) or '', 0, {}
-  for byte = 0, 255 do known[byte] = lacking_in(byte, 4) end
-  for at = 1, math.floor(count / 4) do lacking = lacking + known[string.byte(bytes, at) or 0] end
-  return lacking + lacking_in(string.byte(bytes, math.floor(count / 4) + 1) or 0, count % 4)
+local function missing_before(name, count)
+  local bytes, missing, known = redis.call('GET', group_key(name, '@members')) or '', 0, {}
+  for byte = 0, 255 do known[byte] = missing_in(byte, 4) end
+  for at = 1, math.floor(count / 4) do missing = missing + known[string.byte(bytes, at) or 0] end
+  return missing + missing_in(string.byte(bytes, math.floor(count / 4) + 1) or 0, count % 4)
 end

@@ -5,7 +5,7 @@
 -- include records
 -- include state_sets
 -- include hooks
--- gives MEMBER, bits_of, set_bits, count_in_group, awaits, complete_group, stop_group, note_member, give_up
+-- gives MEMBER, bits_of, set_bits, count_in_group, awaits_group, complete_group, stop_group, note_member, give_up
 -- when groups
 -- on on_move 30 note_moved
 -- on on_give_up 30 give_up
@@ -34,7 +34,7 @@ local function count_in_group(name, field, number)
 end
 
 -- True if the task is the follow-up of a group that has not ended.
-local function awaits(id)
+local function awaits_group(id)
   local name = string.match(id, '^([^@]+)@then$')
   local known = name and redis.pcall('HMGET', group_key(name), 'then', 'ended')
   return known and not known.err and known[1] == id and not known[2]

@@ -18,11 +18,11 @@ end
 -- id, its trigger key, and when it would be due now; nil if an unfinished task has its id.
 local function make_follow_up(at)
   local id, item = read_new(at)
-  local code, due = make_uncounted(id, item, '')
+  local code, due = make_plain(id, item, '')
   if code ~= MADE.created then return nil end
   local record = { call = item.call, state = 'pending' }
   redis.call('HSET', record_key(id), 'left', math.max(due - now, 0))
   redis.call('SET', trigger_key(id, record), 0)
-  move(id, record, 'paused', now + PAUSED_LOOK)
+  move(id, record, 'paused', now + CHECK_PAUSED_AFTER)
   return id, trigger_key(id, record), due
 end

@@ -23,7 +23,7 @@ local function make_member(id, item, nonce)
   end
   local is_number = tonumber(number) < MOST_MEMBERS and (number == '0' or not string.find(number, '^0'))
   if was == MEMBER.NOT_MADE and (group[2] or not is_number) then return MADE.closed, item.due, 'pending', item end
-  local code, due, state, task = make_uncounted(id, item, nonce)
+  local code, due, state, task = make_plain(id, item, nonce)
   if was == MEMBER.NOT_MADE and code ~= MADE.exists and code ~= MADE.differs and code ~= MADE.in_ledger then
     set_bits(name, number, MEMBER.OPEN)
     count_in_group(name, 'left', 1)

@@ -11,7 +11,7 @@
 local on_move = {}
 -- (id, record): a record is about to be deleted, or starts anew.
 local on_forget = {}
--- (id, item, nonce): a task with an id of its producer's is to be made. Who answers, as `make_uncounted` does, has made
+-- (id, item, nonce): a task with an id of its producer's is to be made. Who answers, as `make_plain` does, has made
 -- it, or refused it.
 local on_make = {}
 -- (id): nobody waits any longer for a failed task to run again.

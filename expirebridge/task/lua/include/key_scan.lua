@@ -33,7 +33,7 @@ local NEXT_CHECK = {
     local timer = read_timer(id, record)
     return type(timer) == 'number' and timer or now
   end,
-  paused = function() return now + PAUSED_LOOK end,
+  paused = function() return now + CHECK_PAUSED_AFTER end,
   running = function(_, _, lease) return now + lease end,
   waiting = function(_, record) return tonumber(record.due) or now end,
 }

@@ -10,7 +10,7 @@
 -- include rearm
 -- include changes
 -- include hooks
--- gives MADE, read_new, make_uncounted, make_one
+-- gives MADE, read_new, make_plain, make_one
 
 -- Makes a task as a caller asks for it: id, drawn, if_exists, call, due time, fields; see make.lua.
 --
@@ -116,9 +116,9 @@ local function ran_within(window, old)
   return window and old.started and now < old.started + window
 end
 
--- Makes a task, without counting it in its group. A resend has the nonce of its call; if the id was drawn for the call,
--- that is enough.
-local function make_uncounted(id, item, nonce)
+-- Makes a task without asking `on_make`. A resend has the nonce of its call; if the id was drawn for the call, that is
+-- enough.
+local function make_plain(id, item, nonce)
   if item.drawn then return make_drawn(id, item) end
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
     'started' })
@@ -140,11 +140,11 @@ local function make_uncounted(id, item, nonce)
   return code, due, state, task
 end
 
--- Makes a task, with or without an id that was drawn for it.
+-- Makes a task. If its id was not drawn for it, the first of `on_make` that answers makes or refuses it.
 local function make_one(id, item, nonce)
   for i = 1, item.drawn and 0 or #on_make do
     local code, due, state, task = on_make[i](id, item, nonce)
     if code then return code, due, state, task end
   end
-  return make_uncounted(id, item, nonce)
+  return make_plain(id, item, nonce)
 end

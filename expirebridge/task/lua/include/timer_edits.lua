@@ -2,10 +2,10 @@
 -- include clock
 -- include state_sets
 -- include history
--- gives PAUSED_LOOK, WHILE_PAUSED, pause_new, follow_timer
+-- gives CHECK_PAUSED_AFTER, WHILE_PAUSED, pause_new, follow_timer
 
--- Interval in ms at which a paused task's timer is checked, in case the event of an edit was missed.
-local PAUSED_LOOK = 300000
+-- After so many ms a paused task's timer is checked, and again, in case the event of an edit was missed.
+local CHECK_PAUSED_AFTER = 300000
 -- The due time of a paused task in its row.
 local WHILE_PAUSED = 2 ^ 53 - 1
 
@@ -13,7 +13,7 @@ local WHILE_PAUSED = 2 ^ 53 - 1
 local function pause_new(id, record)
   redis.call('HSET', record_key(id), 'left', 0)
   redis.call('SET', trigger_key(id, record), 0)
-  move(id, record, 'paused', now + PAUSED_LOOK)
+  move(id, record, 'paused', now + CHECK_PAUSED_AFTER)
 end
 
 -- The name of an edit in the history: anything that puts a watched task off is a beat.
@@ -33,7 +33,7 @@ local function follow_timer(id, record)
       note(id, 'edit', due, nil)
       redis.call('HSET', record_key(id), 'left', math.max((due or now) - now, 0))
     end
-    move(id, record, 'paused', now + PAUSED_LOOK)
+    move(id, record, 'paused', now + CHECK_PAUSED_AFTER)
     return nil
   end
   if timer then
