@@ -10,7 +10,7 @@ from dataclasses import replace
 from expirebridge.checks.data import check_data, overwritten
 from expirebridge.checks.doctor import check_rights_everywhere, examine
 from expirebridge.checks.finding import Finding, Level
-from expirebridge.checks.health import OVERDUE_LIMIT, check_health
+from expirebridge.checks.health import MAX_OVERDUE, check_health
 from expirebridge.checks.server import (
     EVENT_FLAGS,
     check_events,
@@ -26,7 +26,7 @@ from expirebridge.task.calls import inspection
 from expirebridge.task.calls.call import Steps, command
 
 __all__ = [
-    "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health",
+    "EVENT_FLAGS", "MAX_OVERDUE", "Finding", "Level", "check_health",
     "check_rights_everywhere", "check_server", "events_are_on", "examine", "refuse_unsuitable",
 ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from expirebridge.checks.finding import (
     listed,
     warning,
 )
-from expirebridge.checks.health import OVERDUE_LIMIT, check_health
+from expirebridge.checks.health import MAX_OVERDUE, check_health
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
 from expirebridge.checks.on_hold import check_holds
 from expirebridge.checks.server import (
@@ -102,7 +102,7 @@ class _Doctor:
             return [*findings, error("format", str(failure), "pip install --upgrade expirebridge")]
         if listens:
             findings += self._nodes.look(_look_at_round_trip)
-        for one in servers_checks(self._settings, OVERDUE_LIMIT):
+        for one in servers_checks(self._settings, MAX_OVERDUE):
             findings += self._compared(one)
         if self._nodes.are_several:
             asked = {node.name: node.client for node in self._nodes.answering}
@@ -136,7 +136,7 @@ class _Doctor:
             Check(order=10, name="work", look=check_health(self._database, self._settings)),
             Check(order=50, name="holds", look=holds),
             Check(order=80, name="partitions", look=check_partitions(lease)),
-            *checks_on(Occasion.DOCTOR, self._settings, OVERDUE_LIMIT),
+            *checks_on(Occasion.DOCTOR, self._settings, MAX_OVERDUE),
         ]
         found = list[Finding]()
         for one in sorted(parts, key=lambda part: part.order):

@@ -37,7 +37,7 @@ def ok(check: str, message: str) -> Finding:
     return Finding(check=check, level=Level.OK, message=message)
 
 
-def limit(check: str, message: str) -> Finding:
+def not_shown(check: str, message: str) -> Finding:
     """The server does not let a client look; nothing is known to be wrong."""
     return Finding(check=check, level=Level.LIMIT, message=message)
 

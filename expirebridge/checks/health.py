@@ -13,7 +13,7 @@ from expirebridge.task.calls.inspection import Health
 from expirebridge.task.durations import human
 from expirebridge.task.listings import LeftOut, texts_of
 
-OVERDUE_LIMIT = 30.0
+MAX_OVERDUE = 30.0
 """Seconds that a due task may wait before it is reported."""
 
 
@@ -21,25 +21,25 @@ def check_health(
     database: Database,
     settings: Settings,
     *,
-    limit: float | None = OVERDUE_LIMIT,
+    max_overdue: float | None = MAX_OVERDUE,
     here: bool = False,
 ) -> Steps[list[Finding]]:
     """The checks of a probe: whether listeners are alive and subscribed, and start due tasks.
 
-    `limit` is for how many seconds work may wait, such as a due task; with None, that is not
+    `max_overdue` is how many seconds work may wait, such as a due task; with None, that is not
     checked. `here` requires a listener on this machine. `settings` are those with which the
     listeners were started. Partitions that do not answer are left out.
     """
     health = yield from inspection.read_health(settings.lease)
     known = yield from fleet.read_fleet(settings.lease)
     findings = [check_listeners(health, known, here=here)]
-    if limit is not None:
-        findings.append(check_overdue(health, limit))
+    if max_overdue is not None:
+        findings.append(check_overdue(health, max_overdue))
     if health.listeners:
         subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
         findings.append((yield from subscriptions))
-    if limit is not None:
-        for one in checks_on(Occasion.PROBE, settings, limit):
+    if max_overdue is not None:
+        for one in checks_on(Occasion.PROBE, settings, max_overdue):
             findings += yield from one.look
     return findings
 
@@ -52,13 +52,13 @@ def check_left_out(left_out: Sequence[LeftOut], *, here: bool = False) -> list[F
     return [error("partitions", each, "redis-cli --cluster check HOST:PORT") for each in told]
 
 
-def check_overdue(health: Health, limit: float) -> Finding:
-    """Check whether due tasks start within `limit` seconds."""
-    if health.overdue and health.waited > limit:
+def check_overdue(health: Health, max_overdue: float) -> Finding:
+    """Check whether due tasks start within `max_overdue` seconds."""
+    if health.overdue and health.waited > max_overdue:
+        first = f"the first for {human(health.waited)} (limit {human(max_overdue)})"
         return warning(
             "overdue",
-            f"{overdue(health)}, the first for {human(health.waited)} (limit {human(limit)}): the "
-            "listeners are full, stuck or not running",
+            f"{overdue(health)}, {first}: the listeners are full, stuck or not running",
             "start more of them, or raise --concurrency: expirebridge listen --concurrency 200",
         )
     return ok("overdue", overdue(health) if health.overdue else "no task is overdue")

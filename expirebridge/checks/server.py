@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from expirebridge.checks.finding import Finding, error, limit, ok, warning
+from expirebridge.checks.finding import Finding, error, not_shown, ok, warning
 from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
 from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
@@ -59,7 +59,7 @@ def check_events() -> Steps[Finding]:
     """Check whether the server sends the events that a listener needs."""
     flags = yield from setting("notify-keyspace-events")
     if flags is None:
-        return limit(
+        return not_shown(
             "events", f"{_NOT_SHOWN}: whether it sends key events shows only the round trip"
         )
     # `A` stands for all classes of events, among them x and g.
@@ -80,7 +80,7 @@ def check_eviction(info: dict[str, Any]) -> Finding:
     """Check whether the server would delete tasks to make room."""
     policy = info.get("maxmemory_policy")
     if policy is None:
-        return limit("eviction", "the server does not show its maxmemory-policy in INFO")
+        return not_shown("eviction", "the server does not show its maxmemory-policy in INFO")
     if policy == "noeviction":
         return ok("eviction", policy)
     remedy = "CONFIG SET maxmemory-policy noeviction"
@@ -99,14 +99,14 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 def check_memory(info: dict[str, Any]) -> Finding:
     """Check whether there is room for new tasks."""
-    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
-    if not limit:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not most:
         return ok("memory", f"{_megabytes(used)} used, no maxmemory")
-    usage = f"{_megabytes(used)} of {_megabytes(limit)} used"
-    remedy = f"CONFIG SET maxmemory {_megabytes(2 * max(used, limit))}"
-    if used >= limit:
+    usage = f"{_megabytes(used)} of {_megabytes(most)} used"
+    remedy = f"CONFIG SET maxmemory {_megabytes(2 * max(used, most))}"
+    if used >= most:
         return error("memory", f"{usage}: new tasks are refused (ServerOutOfMemory)", remedy)
-    if used >= FULL * limit:
+    if used >= FULL * most:
         return warning("memory", f"{usage}: new tasks are refused when it is full", remedy)
     return ok("memory", usage)
 
@@ -140,7 +140,7 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
             "CONFIG SET appendfsync everysec",
         )
     if sync is None:
-        return limit("persistence", f"appendonly yes; {_NOT_SHOWN}: appendfsync is not known")
+        return not_shown("persistence", f"appendonly yes; {_NOT_SHOWN}: appendfsync is not known")
     return ok("persistence", f"appendonly yes, appendfsync {sync}")
 
 
@@ -148,7 +148,9 @@ def check_buffers() -> Steps[Finding]:
     """Check whether a burst of events fits into a subscriber's buffer."""
     limits = yield from setting("client-output-buffer-limit")
     if limits is None:
-        return limit("buffers", f"{_NOT_SHOWN}: how much may wait for a subscriber is not known")
+        return not_shown(
+            "buffers", f"{_NOT_SHOWN}: how much may wait for a subscriber is not known"
+        )
     words = limits.split()
     hard, soft, seconds = (int(word) for word in words[words.index("pubsub") + 1 :][:3])
     shown = f"pubsub {_megabytes(hard)} {_megabytes(soft)} {seconds}"

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from redis import exceptions
 
-from expirebridge.checks.finding import Finding, error, limit, ok, warning
+from expirebridge.checks.finding import Finding, error, not_shown, ok, warning
 from expirebridge.checks.server import setting
 from expirebridge.connection.cluster import SLOTS, Cluster, SlotMap
 from expirebridge.connection.cluster_client import slot_of
@@ -59,7 +59,7 @@ def check_coverage() -> Steps[Finding]:
     """Check whether a node goes on although other slots have none."""
     found = yield from setting("cluster-require-full-coverage")
     if found is None:
-        return limit("coverage", "cluster-require-full-coverage is not known: it should be no")
+        return not_shown("coverage", "cluster-require-full-coverage is not known: it should be no")
     if found == "yes":
         return warning(
             "coverage",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
+from expirebridge.checks import MAX_OVERDUE, Finding, Level, check_health, examine
 from expirebridge.checks.capability_checks import check_beside
 from expirebridge.checks.finding import error, ok
 from expirebridge.checks.health import check_left_out
@@ -72,7 +72,7 @@ def doctor(
         findings = examine(store, settings, role)
         if registry is not None:
             findings.append(_of_handlers(store, registry))
-        findings += check_beside(store, settings, OVERDUE_LIMIT, whole=True)
+        findings += check_beside(store, settings, MAX_OVERDUE, whole=True)
     if as_json:
         print_json(_as_data(findings, fine={Level.OK, Level.LIMIT, Level.WARNING}))
     else:
@@ -86,7 +86,7 @@ def check(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help=f"How long a due task may wait.  [default: {human(OVERDUE_LIMIT)}; "
+            help=f"How long a due task may wait.  [default: {human(MAX_OVERDUE)}; "
             "with --here: not checked]",
             show_default=False,
         ),
@@ -118,15 +118,17 @@ def check(
         url=url, prefix=prefix, doorbell=doorbell, lease=lease, ledger=ledger,
         ledger_name=ledger_name,
     )  # fmt: skip
-    limit = None if here else OVERDUE_LIMIT
+    allowed = None if here else MAX_OVERDUE
     if max_overdue is not None:
-        limit = seconds_of(max_overdue, name="max-overdue")
+        allowed = seconds_of(max_overdue, name="max-overdue")
     with closing(probe_store_of(settings)) as store:
         try:
-            findings = store.run(check_health(store.database, settings, limit=limit, here=here))
+            findings = store.run(
+                check_health(store.database, settings, max_overdue=allowed, here=here)
+            )
             findings += check_left_out(store.left_out, here=here)
-            if not here and limit is not None:
-                findings += check_beside(store, settings, limit, whole=False)
+            if not here and allowed is not None:
+                findings += check_beside(store, settings, allowed, whole=False)
         except ServerError as failure:
             findings = [error("server", str(failure), "")]
     faults = [finding for finding in findings if finding.level is not Level.OK]

@@ -16,7 +16,7 @@ from expirebridge.task.texts import plural
 _SAMPLE = 1000
 
 
-def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor and the dashboard check."""
     on = frozenset({Occasion.DOCTOR, Occasion.COURSE})
     look = listed(check_functions(settings.lease))

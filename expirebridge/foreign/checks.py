@@ -9,7 +9,7 @@ from expirebridge.settings import Settings
 _NONE = ""
 
 
-def checks(_settings: Settings, _limit: float) -> Sequence[ServersCheck]:
+def checks(_settings: Settings, _max_overdue: float) -> Sequence[ServersCheck]:
     """Give what the doctor asks each server."""
     return [ServersCheck(ask=function_library.find_version, compare=check_library)]
 

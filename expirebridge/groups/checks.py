@@ -16,7 +16,7 @@ UNATTENDED = 3600.0
 """Seconds after its last failure when a group is reported that waits for failed members alone."""
 
 
-def checks(_settings: Settings, _limit: float) -> Sequence[Check]:
+def checks(_settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor checks."""
     return [Check(order=60, name="groups", look=if_any(check_groups()))]
 

@@ -8,7 +8,7 @@ from expirebridge.store.partitions import Partitions
 
 
 def check_beside(
-    store: Partitions, settings: Settings, limit: float, *, whole: bool
+    store: Partitions, settings: Settings, max_overdue: float, *, whole: bool
 ) -> list[Finding]:
     """Check the ledger that the settings name; no finding if they name none.
 
@@ -22,6 +22,9 @@ def check_beside(
         raise InvalidSetting(str(missing)) from None
 
     found = table_checks.check_ledger(
-        settings, lambda: store.run(read_ledgers(run_ids=True)), writes=whole, limit=limit
+        settings,
+        lambda: store.run(read_ledgers(run_ids=True)),
+        writes=whole,
+        max_overdue=max_overdue,
     )
     return found + table_checks.check_ledger_series(settings) if whole else found

@@ -14,16 +14,16 @@ MANY_DIRTY = MOST_DIRTY // 2
 _LISTEN = "start a listener with the ledger, or read the log of those that have it"
 
 
-def checks(_settings: Settings, limit: float) -> Sequence[Check]:
+def checks(_settings: Settings, max_overdue: float) -> Sequence[Check]:
     """Give what a probe checks; it needs no database but Redis."""
     on = frozenset({Occasion.PROBE})
-    return [Check(order=10, name="write-back", look=check_dirty(limit), on=on)]
+    return [Check(order=10, name="write-back", look=check_dirty(max_overdue), on=on)]
 
 
-def check_dirty(limit: float) -> Steps[list[Finding]]:
+def check_dirty(max_overdue: float) -> Steps[list[Finding]]:
     """Check that rows follow their tasks in time; no finding where there is no ledger.
 
-    Beyond a bound no task of the ledger begins. `limit` is how many seconds a row may lag.
+    Beyond a bound no task of the ledger begins. `max_overdue` is how many seconds a row may lag.
     """
     checkpoints = list((yield from read_ledgers()).values())
     if not any(one.nonce for one in checkpoints):
@@ -40,7 +40,7 @@ def check_dirty(limit: float) -> Steps[list[Finding]]:
         return [error("write-back", f"{behind}: beyond {bound} none begins", _LISTEN)]
     if most > MANY_DIRTY:
         return [warning("write-back", f"{behind}; beyond {bound} none begins", _LISTEN)]
-    if waited is not None and waited > limit:
+    if waited is not None and waited > max_overdue:
         return [warning("write-back", f"{behind}, the first for {human(round(waited))}", _LISTEN)]
     if stuck:
         rows = plural(stuck, "row", "rows")

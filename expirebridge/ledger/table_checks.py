@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from expirebridge.checks import OVERDUE_LIMIT, Finding
+from expirebridge.checks import MAX_OVERDUE, Finding
 from expirebridge.checks.finding import error, ok, warning
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 
@@ -36,12 +36,12 @@ def check_ledger(
     ask: Callable[[], Mapping[int, RedisCheckpoint]],
     *,
     writes: bool = False,
-    limit: float = OVERDUE_LIMIT,
+    max_overdue: float = MAX_OVERDUE,
 ) -> list[Finding]:
     """Check that the ledger of these settings can be used, and that rows are relayed in time.
 
     `ask` reads the checkpoint of each partition of the server, with its run id. A row may wait
-    `limit` seconds. With `writes`, the check also tries to write to the database.
+    `max_overdue` seconds. With `writes`, the check also tries to write to the database.
     """
     inspector = LedgerInspector(settings)
     try:
@@ -56,7 +56,7 @@ def check_ledger(
         return [error("ledger", str(failure), "")]
     except LedgerError as failure:
         return [error("ledger", str(failure), "the relay reads and writes its tables")]
-    return _findings(figures, limit)
+    return _findings(figures, max_overdue)
 
 
 def _check_binding(figures: LedgerFigures, settings: Settings, identity: str) -> None:
@@ -109,9 +109,9 @@ def _read_figures(
         time.sleep(PAUSE)
 
 
-def _findings(figures: LedgerFigures, limit: float) -> list[Finding]:
+def _findings(figures: LedgerFigures, max_overdue: float) -> list[Finding]:
     found = []
-    if figures.oldest > limit:
+    if figures.oldest > max_overdue:
         found.append(
             warning(
                 "ledger",

@@ -18,7 +18,7 @@ BLOCKED = 600.0
 """Seconds that a task may wait for a slot before its lane is reported."""
 
 
-def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor checks."""
     return [Check(order=40, name="limits", look=if_any(check_limits(settings.lease)))]
 

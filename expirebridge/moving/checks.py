@@ -14,7 +14,7 @@ LEFT_AFTER = 15.0
 """Seconds without a batch after which a move counts as stopped: a running one waits less."""
 
 
-def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor checks, and the dashboard shows."""
     on = frozenset({Occasion.DOCTOR, Occasion.PRESENT})
     return [Check(order=90, name="move", look=if_any(check_move(settings.lease)), on=on)]

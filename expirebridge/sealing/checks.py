@@ -21,7 +21,7 @@ _DUE_SAMPLE = 1000
 _STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
 
 
-def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor checks, and the dashboard what listeners found."""
     on = frozenset({Occasion.DOCTOR, Occasion.COURSE})
     return [

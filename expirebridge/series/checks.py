@@ -16,7 +16,7 @@ from expirebridge.task.texts import plural
 _SAMPLE = 1000
 
 
-def checks(settings: Settings, _limit: float) -> Sequence[Check]:
+def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor checks."""
     return [Check(order=30, name="series", look=if_any(check_series(settings.lease)))]
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from expirebridge.bridge import AsyncBridge, Operations
-from expirebridge.checks import OVERDUE_LIMIT
+from expirebridge.checks import MAX_OVERDUE
 from expirebridge.connection.clients import shown_server
 from expirebridge.observe.recent_tasks import SAMPLE
 from expirebridge.settings import Settings
@@ -175,4 +175,4 @@ _TEMPLATES.filters.update(
     clock=_clock, local=_local, relative=_relative, brief=brief, cut=cut, end=end, ms=to_ms,
     human=human, lasted=_lasted, number=lambda value: f"{value:,}",
 )  # fmt: skip
-_TEMPLATES.globals.update(overdue_limit=OVERDUE_LIMIT, sample=SAMPLE)
+_TEMPLATES.globals.update(max_overdue=MAX_OVERDUE, sample=SAMPLE)

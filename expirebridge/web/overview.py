@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from expirebridge.checks import OVERDUE_LIMIT, check_health
+from expirebridge.checks import MAX_OVERDUE, check_health
 from expirebridge.checks.capability_checks import checks_on
 from expirebridge.checks.finding import Finding, Level, Occasion, error
 from expirebridge.errors import ServerError, ServerUnreachable
@@ -201,7 +201,7 @@ class Overview:
     async def _made_on(self, occasion: Occasion) -> list[Finding]:
         """The findings of what capabilities check on this occasion."""
         found = list[Finding]()
-        for one in checks_on(occasion, self._context.settings, OVERDUE_LIMIT):
+        for one in checks_on(occasion, self._context.settings, MAX_OVERDUE):
             found += await self._context.store.run(one.look)
         return found
 

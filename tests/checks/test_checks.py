@@ -403,7 +403,7 @@ def test_without_a_limit_nothing_is_asked_about_tasks(
     store.run(claiming.heartbeat("me:1:x", 10, [], code="c0de"))
     bridge.make_task("mail.send", [1], 3600, id="a")
     age(client, "pending", "a", 40)
-    found = store.run(check_health(store.database, Settings(), limit=None))
+    found = store.run(check_health(store.database, Settings(), max_overdue=None))
     assert [one.check for one in found] == ["listeners", "subscriptions"]
 
 
@@ -424,7 +424,7 @@ def test_a_task_that_waits_for_too_long_is_told_of(
     assert examined(store)["overdue"].message == "no task is overdue"
     age(client, "pending", "a", 20)
     assert examined(store)["overdue"].level is Level.OK
-    found = store.run(check_health(store.database, Settings(), limit=10))
+    found = store.run(check_health(store.database, Settings(), max_overdue=10))
     assert [one.level for one in found if one.check == "overdue"] == [Level.WARNING]
     age(client, "pending", "a", 40)
     finding = examined(store)["overdue"]
