@@ -34,7 +34,7 @@ def check_cluster(cluster: Cluster, layout: PartitionLayout) -> Finding:
     except exceptions.RedisError as failure:
         return error("cluster", str(failure), _LOOK)
     where = _where(homes)
-    served = sum(share.end - share.start + 1 for share in known.shares)
+    served = sum(one.end - one.start + 1 for one in known.ranges)
     if served < SLOTS:
         return warning(
             "cluster",
@@ -97,7 +97,7 @@ def _where(homes: dict[str, Address]) -> str:
 
 
 def _without_replica(known: SlotMap) -> set[Address]:
-    return {share.primary for share in known.shares if not share.replicas}
+    return {one.primary for one in known.ranges if not one.replicas}
 
 
 # The checks of a database whose server sentinels name.

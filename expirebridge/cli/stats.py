@@ -194,7 +194,8 @@ def _waiting(health: Health) -> str:
 
 def _pace(figures: DatabaseFigures) -> Text:
     late = "   ".join(
-        f"p{share * 100:.0f} {_human(figures.recent.lateness(share))}" for share in (0.5, 0.99)
+        f"p{fraction * 100:.0f} {_human(figures.recent.lateness(fraction))}"
+        for fraction in (0.5, 0.99)
     )
     return Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}")
 

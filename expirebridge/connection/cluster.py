@@ -33,9 +33,9 @@ class SlotRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotMap:
-    """The shares of a cluster's primaries, in the order of their slots."""
+    """Which slots each primary of a cluster serves, in the order of the slots."""
 
-    shares: Sequence[SlotRange]
+    ranges: Sequence[SlotRange]
     names: frozenset[str]
     """The names of its nodes within the cluster."""
     is_well: bool = True
@@ -46,20 +46,20 @@ class SlotMap:
     @property
     def replicas(self) -> frozenset[Address]:
         """The nodes that follow others."""
-        return frozenset(replica for share in self.shares for replica in share.replicas)
+        return frozenset(replica for one in self.ranges for replica in one.replicas)
 
     @property
     def primaries(self) -> frozenset[Address]:
         """The nodes that serve slots."""
-        return frozenset(share.primary for share in self.shares)
+        return frozenset(one.primary for one in self.ranges)
 
     def node_of(self, slot: int) -> Address | None:
         """The primary of a slot; None without one."""
         if slot in self.moved:
             return self.moved[slot]
-        place = bisect_right(self.shares, slot, key=lambda share: share.start) - 1
-        share = self.shares[place] if place >= 0 else None
-        return share.primary if share is not None and slot <= share.end else None
+        place = bisect_right(self.ranges, slot, key=lambda one: one.start) - 1
+        found = self.ranges[place] if place >= 0 else None
+        return found.primary if found is not None and slot <= found.end else None
 
     def corrected(self, slot: int, primary: Address) -> "SlotMap":
         """The same, but for a slot that has another primary."""
@@ -68,13 +68,13 @@ class SlotMap:
 
 def read_slots(reply: Sequence[Any], asked: Address, *, is_well: bool) -> SlotMap:
     """Read the reply to CLUSTER SLOTS of the node at the address `asked`."""
-    shares, names = list[SlotRange](), set[str]()
+    ranges, names = list[SlotRange](), set[str]()
     for start, end, primary, *others in reply:
         replicas = tuple(_address(node, asked) for node in others)
-        shares.append(SlotRange(start, end, _address(primary, asked), replicas))
+        ranges.append(SlotRange(start, end, _address(primary, asked), replicas))
         names |= {node[2].decode() for node in (primary, *others)}
-    shares.sort(key=lambda share: share.start)
-    return SlotMap(shares, frozenset(names), is_well)
+    ranges.sort(key=lambda one: one.start)
+    return SlotMap(ranges, frozenset(names), is_well)
 
 
 def _address(node: Sequence[Any], asked: Address) -> Address:

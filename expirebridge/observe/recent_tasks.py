@@ -62,10 +62,10 @@ class RecentTasks:
             of[task.func].append(task)
         return {func: _of_function(of[func]) for func in sorted(of)}
 
-    def lateness(self, share: float) -> float | None:
-        """The lateness, in seconds, that this share of the last succeeded tasks does not exceed."""
+    def lateness(self, fraction: float) -> float | None:
+        """The lateness in s that this fraction of the last succeeded tasks does not exceed."""
         return _quantile(
-            [late for task in self.succeeded if (late := _late(task)) is not None], share
+            [late for task in self.succeeded if (late := _late(task)) is not None], fraction
         )
 
 
@@ -87,9 +87,9 @@ def _took(task: Task) -> float | None:
     return (task.ended - task.started).total_seconds() if task.ended and task.started else None
 
 
-def _quantile(values: Sequence[float], share: float) -> float | None:
-    """The value that this share of the values does not exceed."""
-    return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
+def _quantile(values: Sequence[float], fraction: float) -> float | None:
+    """The value that this fraction of the values does not exceed."""
+    return sorted(values)[math.ceil(len(values) * fraction) - 1] if values else None
 
 
 def _of_function(tasks: Sequence[Task]) -> FunctionStatistics:

@@ -85,7 +85,7 @@ class _Axis:
     """The vertical axis: its marks, and the height of a value, from 0 to 1."""
 
     marks: Sequence[tuple[float, str]]
-    share: Callable[[float], float]
+    fraction: Callable[[float], float]
 
 
 def bars(columns: Sequence[Column], *, unit: str, span: int) -> Chart:
@@ -106,12 +106,12 @@ def decades(columns: Sequence[Column], *, unit: str, span: int) -> Chart:
     # The lowest mark is above the base line, so that tasks on time are seen, too.
     low = math.log10(DECADES[0]) - 0.4
 
-    def share(value: float) -> float:
+    def fraction(value: float) -> float:
         if value <= 0:
             return 0.0
         return max(0.0, (math.log10(min(value, top)) - low) / (math.log10(top) - low))
 
-    return _chart(columns, _Axis(marks, share), unit=unit, span=span, stacked=False)
+    return _chart(columns, _Axis(marks, fraction), unit=unit, span=span, stacked=False)
 
 
 def _chart(columns: Sequence[Column], axis: _Axis, *, unit: str, span: int, stacked: bool) -> Chart:
@@ -142,7 +142,7 @@ def _draw(
         )  # fmt: skip
         if column.at // span % every == 0 and x + 20 < width:
             ticks.append((round(x, 2), f"{start:%H:%M}"))
-    grid = [(round(base - axis.share(value) * room, 2), text) for value, text in axis.marks]
+    grid = [(round(base - axis.fraction(value) * room, 2), text) for value, text in axis.marks]
     return Drawing(
         name, width, _HEIGHT, _LEFT, width - _RIGHT, _TOP, base, grid, ticks, places
     )  # fmt: skip
@@ -155,7 +155,7 @@ def _parts(
     floor = base
     for kind, value in enumerate(values):
         if value > 0:
-            height = max(axis.share(value) * room, _LEAST)
+            height = max(axis.fraction(value) * room, _LEAST)
             parts.append(ChartPart(kind, round(floor - height, 2), round(height, 2)))
             if stacked:
                 floor -= height

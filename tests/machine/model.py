@@ -21,7 +21,7 @@ NEVER = math.inf
 """The end of a timer without one."""
 
 CHECK_PAUSED_AFTER = 300
-UNKNOWN_LIMIT = 86400
+UNKNOWN_TIMEOUT = 86400
 MAX_LAPSES = 3
 LAPSES_UNTIL_ALONE = 2
 
@@ -600,7 +600,7 @@ class Model:
             return self._finish(task, State.CANCELLED)
         if outcome == "unknown":
             run.unknown_since = self.now if run.unknown_since is None else run.unknown_since
-            if self.now - run.unknown_since >= UNKNOWN_LIMIT:
+            if self.now - run.unknown_since >= UNKNOWN_TIMEOUT:
                 outcome = "failed"
         if outcome == "snoozed":
             run.snoozes += 1

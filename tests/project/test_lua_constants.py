@@ -60,8 +60,8 @@ BOTH = [
     ("include/tally", "STEPS", list(inspection.STEPS)),
     ("include/ledger", "ERASED", "?" + keys.ERASED.decode()),
     ("include/format", "FIRST_TAG", "{" + _TAGS[:3] + "}"),
-    ("include/fleet", "UNKNOWN_LIMIT", model.UNKNOWN_LIMIT * 1000),
-    ("include/fleet", "UNKNOWN_LIMIT", DAY),  # as outcome.py says it: "for a day"
+    ("include/fleet", "UNKNOWN_TIMEOUT", model.UNKNOWN_TIMEOUT * 1000),
+    ("include/fleet", "UNKNOWN_TIMEOUT", DAY),  # as outcome.py says it: "for a day"
     ("include/claims", "LAPSES_UNTIL_ALONE", model.LAPSES_UNTIL_ALONE),
     ("include/claims", "LAPSES_UNTIL_ALONE", reasons.LAPSES_UNTIL_ALONE),
     ("sweep", "MAX_LAPSES", model.MAX_LAPSES),

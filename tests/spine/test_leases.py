@@ -165,9 +165,9 @@ def test_a_sweep_is_bounded_and_says_when_there_is_more(store: Store, client: re
     claim(store)
     for n in range(5):
         age(client, "running", f"a{n}", 1)
-    first = store.run(reconciling.sweep(Settings(), limit=3))
+    first = store.run(reconciling.sweep(Settings(), most=3))
     assert (len(first.lapsed), first.more) == (3, True)
-    second = store.run(reconciling.sweep(Settings(), limit=3))
+    second = store.run(reconciling.sweep(Settings(), most=3))
     assert (len(second.lapsed), second.more) == (2, False)
 
 

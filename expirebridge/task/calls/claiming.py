@@ -121,7 +121,7 @@ class Claim:
 
 
 class FairShareInput(NamedTuple):
-    """The numbers from which the share of a listener is computed, the limit of a claim.
+    """The numbers from which the share of a listener is computed, beyond which it takes nothing.
 
     The share is what is due and running, divided by the listeners.
     """
@@ -129,7 +129,7 @@ class FairShareInput(NamedTuple):
     listeners: int
     """How many divide the tasks."""
     held: int | None
-    """How many tasks of its share this listener has already; None: the claim has no limit."""
+    """How many tasks of its share this listener has already; None: it is not bounded."""
     codes: Sequence[tuple[str, int]] = ()
     """If the fleet runs several: each fingerprint, and how many listeners run it. Those that do
     not know a function have no share of its tasks."""
@@ -153,11 +153,11 @@ def claim(
     Without a `share` it fills the places; without a `gate`, no task of a ledger: it is the number
     of the batch that the server must have seen.
     """
-    limit = _limit(share) if share else ()
+    bounds = _encode_share(share) if share else ()
     if gate is not None:
-        limit = (*(limit or ("", "")), gate)
+        bounds = (*(bounds or ("", "")), gate)
     return script(
-        "claim", *_common(token, settings, places, idle), limits, fingerprint, *limit,
+        "claim", *_common(token, settings, places, idle), limits, fingerprint, *bounds,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 
@@ -179,18 +179,18 @@ def claim_known(
     `code` is the listener's, as it goes into heartbeats; `walks` are where it looks, in order.
     """
     number = "" if gate is None else gate
-    limit: tuple[Argument, ...] = ("", "", number, "")
+    bounds: tuple[Argument, ...] = ("", "", number, "")
     if share:
         codes = " ".join(f"{code} {count}" for code, count in share.codes)
-        limit = (*_limit(share), number, codes)
+        bounds = (*_encode_share(share), number, codes)
     positions = [part for walk in walks for part in walk]
     return script(
-        "claim_known", *_common(token, settings, places, idle), limits, code, *limit, *positions,
+        "claim_known", *_common(token, settings, places, idle), limits, code, *bounds, *positions,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 
 
-def _limit(share: FairShareInput) -> tuple[Argument, ...]:
+def _encode_share(share: FairShareInput) -> tuple[Argument, ...]:
     return (share.listeners, "" if share.held is None else share.held)
 
 

@@ -138,8 +138,8 @@ class Span:
     objectives: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """By function and its objective in ms: how many attempts began within it, and how many not."""
 
-    def quantile(self, share: float) -> float | None:
-        """The step in ms that so large a share of the attempts kept to; None without any.
+    def quantile(self, fraction: float) -> float | None:
+        """The step in ms to which this fraction of the attempts kept; None without any.
 
         Infinite if it was none of them.
         """
@@ -147,7 +147,7 @@ class Span:
         passed = 0
         for step, count in enumerate(self.late):
             passed += count
-            if count and passed >= share * total:
+            if count and passed >= fraction * total:
                 return STEPS[step] if step < len(STEPS) else math.inf
         return None
 

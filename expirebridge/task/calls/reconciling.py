@@ -129,10 +129,10 @@ class Sweep:
     """Cancelled groups of which members are still to be cancelled."""
 
 
-def sweep(settings: Settings, limit: int = BATCH) -> Command[Sweep]:
-    """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
+def sweep(settings: Settings, most: int = BATCH) -> Command[Sweep]:
+    """Take back lapsed tasks, look at paused ones, forget finished ones; at most `most` ids."""
     return script(
-        "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,
+        "sweep", milliseconds(settings.lease), most, settings.keep_succeeded_count,
         milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
         read=_read_sweep,
     )  # fmt: skip

@@ -103,7 +103,7 @@ local function take_or_leave(id, score)
     return take_unless_share(id, score, func)
   end
   if owner == 'nobody' then
-    if unknown and now - unknown >= UNKNOWN_LIMIT then return take_if_due(id, score) end
+    if unknown and now - unknown >= UNKNOWN_TIMEOUT then return take_if_due(id, score) end
     if not unknown then
       note_stranded(id, func, { call = values[1], state = values[4] or 'pending', key = values[5] })
     end

@@ -23,14 +23,14 @@
 -- include format
 -- include hooks
 
-local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local lease, most, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local MAX_LAPSES = 3
 -- Time in ms for which a finished task is kept longer if its row has not been written yet.
 local DIRTY_LOOK = 60000
 
-local left, forgotten, lapsed, failed = limit, 0, {}, {}
+local left, forgotten, lapsed, failed = most, 0, {}, {}
 
 local function due_in(state, until_ms, from)
   if left <= 0 then return {} end
@@ -117,7 +117,7 @@ ring_after(function()
   forget_all('cancelled', now - MIGRATED_OFFSET)
   forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
-  for i = 1, #on_sweep do on_sweep[i](limit, lease, keep_failed) end
+  for i = 1, #on_sweep do on_sweep[i](most, lease, keep_failed) end
   -- A plain client has set a hold: from now on claims look at holds.
   if redis.call('EXISTS', holds_key()) == 1 then note_feature('limits') end
   local dead = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)

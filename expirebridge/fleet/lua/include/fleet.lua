@@ -1,7 +1,7 @@
 -- include names
 -- include format
 -- include clock
--- gives last_beat, is_long_ago, is_fingerprint, values_of, codes_of, forget_codes, UNKNOWN_LIMIT, others_can_run
+-- gives last_beat, is_long_ago, is_fingerprint, values_of, codes_of, forget_codes, UNKNOWN_TIMEOUT, others_can_run
 
 -- The time of the latest heartbeat of any listener, in ms; 0 if there is none.
 local function last_beat()
@@ -51,7 +51,7 @@ local function forget_codes(gone)
 end
 
 -- Time in ms that a task waits for a listener that has its function.
-local UNKNOWN_LIMIT = 86400000
+local UNKNOWN_TIMEOUT = 86400000
 
 -- True if another code of the fleet than `mine` can run the function: it has the function, with another signature
 -- if `mine` has it, too, and is not among the codes that `refused` the task. Second, the signature in `mine`, or

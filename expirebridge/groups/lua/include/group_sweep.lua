@@ -12,8 +12,8 @@
 local STOPPED_AT_ONCE = 10
 
 -- Forgets groups that ended long ago.
-local function forget_groups(limit)
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', state_set('groups'), '-inf', now, 'LIMIT', 0, limit)) do
+local function forget_groups(most)
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', state_set('groups'), '-inf', now, 'LIMIT', 0, most)) do
     redis.call('DEL', group_key(name), group_key(name, '@members'))
     redis.call('ZREM', state_set('groups'), name)
   end

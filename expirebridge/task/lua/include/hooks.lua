@@ -65,6 +65,6 @@ local on_change = {}
 local on_made = {}
 -- (id, record, new): a task has got other arguments.
 local on_edit = {}
--- (limit, lease, keep_failed): a sweep, which handles so many of each. Afterwards, (found): what it found; see sweep.lua.
+-- (most, lease, keep_failed): a sweep, which handles so many of each. Afterwards, (found): what it found; see sweep.lua.
 local on_sweep = {}
 local on_swept = {}

@@ -42,8 +42,8 @@ local function create_task(id, item, old)
   return item.due, 'pending', item
 end
 
--- Limits a due time by `max_wait` from the first such call, whose time goes into the record.
-local function limit_put_off(item, old)
+-- Caps a due time by `max_wait` from the first such call, whose time goes into the record.
+local function cap_put_off(item, old)
   if not item.max_wait then return end
   local first = math.max(now, (old and tonumber(old.started) or 0) + 1)
   if old and old.next then
@@ -81,7 +81,7 @@ local IF_EXISTS = {
   reject = function(id, _, old) return old.ledger and MADE.in_ledger or MADE.exists, due_of(id, old), old.state, old end,
   keep = function(id, _, old) return MADE.kept, due_of(id, old), old.state, old end,
   replace = function(id, item, old)
-    limit_put_off(item, old)
+    cap_put_off(item, old)
     if old.state ~= 'running' then return MADE.replaced, create_task(id, item, old) end
     redis.call('DEL', trigger_key(id, old))
     note_next(id, old, { call = item.call, args = item.args, due = item.due, fields = item.fields })
@@ -92,7 +92,7 @@ local IF_EXISTS = {
     if last.call ~= item.call or not same_args(last.args, item.args) then
       return old.ledger and MADE.in_ledger or MADE.differs, due_of(id, old), old.state, last
     end
-    limit_put_off(item, old)
+    cap_put_off(item, old)
     note_fields(id, item, old, last)
     note_move(id, old, 'extend', item.due)
     if old.state == 'running' then
@@ -129,7 +129,7 @@ local function make_plain(id, item, nonce)
     return item.if_exists == 'keep' and MADE.kept or MADE.in_ledger, due_of(id, old), old.state, old
   end
   if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then
-    limit_put_off(item)
+    cap_put_off(item)
     local due, state, task = create_task(id, item, old)
     remember(id, old, nonce, MADE.created)
     for i = 1, #on_made do on_made[i](id, item) end

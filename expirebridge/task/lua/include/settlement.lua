@@ -119,7 +119,7 @@ BY_OUTCOME.unknown = function(id, record, delay, text, outcome)
     return SETTLED.left
   end
   local since = tonumber(record.unknown) or now
-  if outcome == 'unfit' or now - since >= UNKNOWN_LIMIT then
+  if outcome == 'unfit' or now - since >= UNKNOWN_TIMEOUT then
     if outcome == 'unfit' then tally(record, 'failed') end
     return BY_OUTCOME.failed(id, record, delay, text)
   end
