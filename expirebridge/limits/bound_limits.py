@@ -38,6 +38,10 @@ class BoundLimit:
     tenant: LaneArgument | None = None
     """The argument whose values take turns; None: the first due is the first."""
 
+    def is_rate(self, per: str | None) -> bool:
+        """True if it is a rate with this `per`."""
+        return isinstance(self.limit, Rate) and self.limit.per == per
+
     def entry(self) -> list[str | int | None]:
         """What the database holds of it for each name of the handler."""
         if self.tenant is not None:

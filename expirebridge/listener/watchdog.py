@@ -20,6 +20,7 @@ from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedA
 from expirebridge.listener.execution.exceptions import WITHDRAWN
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult
+from expirebridge.listener.execution.steps import after_error, after_overrun
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.claiming import Settled, Settlement
@@ -118,10 +119,10 @@ def _outcome_of(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | N
     if attempt.began is None:
         return None  # it was given back before
     if attempt is culprit:
-        return attempt.overrun()
+        return after_overrun(attempt)
     if attempt.runs_in_thread:
         if attempt.answer is None:
-            return attempt.overrun()
+            return after_overrun(attempt)
         if isinstance(attempt.answer.value, Then):
             return None  # its follow-up cannot be made here: its lease lapses
         if not inspect.isawaitable(attempt.answer.value):
@@ -136,7 +137,7 @@ def _outcome_of_answer(attempt: Attempt, answer: CallResult) -> AttemptOutcome:
     try:
         return attempt.outcomes.succeeded(answer.result(attempt.limit))
     except BaseException as error:
-        return attempt.after(error)
+        return after_error(attempt, error)
 
 
 logger = logging.getLogger("expirebridge")

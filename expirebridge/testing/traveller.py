@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from time import sleep
 from typing import Any
 
@@ -21,8 +20,9 @@ from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.follow_up import not_made, written
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
+from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
 from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.listener.execution.steps import AttemptSteps, after_error
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, key_event_of, sift
@@ -78,12 +78,15 @@ class OwnThread:
             future.set_result(value)
 
 
-class KitInvoker(Invoker):
-    """Calls the handlers of attempts without a listener; some have a database."""
+class KitSteps(AttemptSteps):
+    """Takes the steps of attempts without a listener; some have a database."""
 
-    def __init__(self, settings: Settings, store: Store | None) -> None:
+    def __init__(
+        self, registry: Registry, settings: Settings, hooks: Hooks, store: Store | None = None
+    ) -> None:
         overrun_policy = OverrunPolicy(settings.grace, StopRequest(), InFlight())
-        super().__init__(settings, OwnThread(), overrun_policy)
+        invoker = Invoker(OwnThread(), overrun_policy)
+        super().__init__(registry, settings, invoker=invoker, hooks=hooks)
         self._store = store
 
     async def _write(self, new: NewTask, attempt: Attempt) -> NewTask:
@@ -93,15 +96,25 @@ class KitInvoker(Invoker):
         layout = store.database.layout
         return store.run(written(new, attempt.claimed, self._settings, layout))
 
+    async def _look_after(
+        self, attempt: Attempt, row_check: RowLookup, failed: AttemptOutcome
+    ) -> AttemptOutcome:
+        if _is_not_for_handler(failed.error):
+            return failed
+        return await super()._look_after(attempt, row_check, failed)
+
+
+def _is_not_for_handler(error: BaseException | None) -> bool:
+    """True for KeyboardInterrupt, and for how pytest ends a test."""
+    return error is not None and not isinstance(error, Exception | SystemExit)
+
 
 class Attempts:
     """Runs claimed tasks as a listener does, without a listener."""
 
     def __init__(self, registry: Registry, settings: Settings, store: Store | None = None) -> None:
-        self._registry = registry
-        self._settings = settings
         self.hooks = Hooks(registry.hooks)
-        self._invoker = KitInvoker(settings, store)
+        self._steps = KitSteps(registry, settings, self.hooks, store)
 
     async def run(
         self,
@@ -116,26 +129,13 @@ class Attempts:
 
         Raises what is not for its handler: KeyboardInterrupt, and how pytest ends a test.
         """
-        handler = self._registry.find(claimed.func)
-        hint = "" if handler else self._registry.suggest(claimed.func)
-        attempt = Attempt(
-            claimed, handler, hint=hint, timeout=self._settings.timeout,
-            key_ring=self._settings.key_ring,
-        )  # fmt: skip
+        attempt = self._steps.attempt_of(claimed, row_check=row)
         attempt.lateness = lateness
-        if row is not None:
-            outcome = await row.look_up(attempt)
-            if outcome is not None:
-                return attempt, outcome
-            attempt.task = replace(attempt.task, completer=row.completer_for(attempt))
         # A task of asyncio for each, as in a listener: it has a context of its own.
-        outcome = await asyncio.create_task(run_attempt(attempt, self._invoker, self.hooks))
+        outcome = await asyncio.create_task(self._steps.take(attempt))
         attempt.is_over = True
-        error = outcome.error
-        if error is not None and not isinstance(error, Exception | SystemExit):
+        if (error := outcome.error) is not None and _is_not_for_handler(error):
             raise error
-        if row is not None and outcome.is_failure:
-            outcome = await row.look_after(attempt, outcome)
         return attempt, outcome
 
 
@@ -354,13 +354,13 @@ class Traveller:
         attempt, outcome = await attempts.run(claimed, lateness=lateness, row=row)
         code, state = self._settle(outcome.settlement)
         if state is not None and (then := outcome.settlement.then) is not None:
-            outcome = attempt.after(not_made(then, code, state))
+            outcome = after_error(attempt, not_made(then, code, state))
             code, _ = self._settle(outcome.settlement)
         if (group := group_of(claimed.id)) is not None:
             self._store.run(_cancel_members(group, self._settings))
         await self.exchange()
-        if not attempt.is_over:
-            return None
+        if row is not None and attempt.task.completer is None:
+            return None  # a row that lets its task run gives it one
         attempts.hooks.emit(outcome.ended(attempt.task, attempt.took, code))
         return ran(attempt, outcome, from_ms(claim.now_us // 1000))
 

@@ -39,8 +39,8 @@ SHORT_LEASE = 0.5
 LISTENER = "expirebridge.listener"
 ON_THE_LOOP = (
     f"{LISTENER}.execution.executor:Executor.start",
-    f"{LISTENER}.execution.pending_starts:PendingStarts.check",
-    f"{LISTENER}.execution.attempt:Attempt.misfire",
+    f"{LISTENER}.execution.in_flight:PendingStarts.check",
+    f"{LISTENER}.execution.steps:AttemptSteps.misfire",
     f"{LISTENER}.execution.invoke:Invoker.call",
 )
 IN_A_THREAD = (
@@ -48,7 +48,7 @@ IN_A_THREAD = (
     f"{LISTENER}.execution.thread_pool:ThreadPool._take",
     f"{LISTENER}.execution.thread_pool:ThreadCall.__call__",
 )
-BEGIN = f"{LISTENER}.execution.pending_starts:PendingStarts.begin"
+BEGIN = f"{LISTENER}.execution.in_flight:PendingStarts.begin"
 STEPS = [("work", step) for step in (*ON_THE_LOOP, BEGIN)] + [
     ("labour", step) for step in (*ON_THE_LOOP, *IN_A_THREAD, BEGIN)
 ]

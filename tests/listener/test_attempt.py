@@ -29,10 +29,11 @@ from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
+from expirebridge.listener.execution.invoke import OverrunPolicy
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.execution.steps import after_overrun
 from expirebridge.listener.hindrances import Hindrances, LoopPulse
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession
@@ -105,7 +106,7 @@ def settler_of(leases: Leases) -> Settler:
 
 
 async def run(attempt: Attempt, executor: Executor) -> AttemptOutcome:
-    return attempt.refusal() or await call_handler(attempt, executor.invoker, Hooks())
+    return executor.steps.refuse(attempt) or await executor.steps.call(attempt)
 
 
 async def outcome_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:
@@ -122,7 +123,9 @@ def send_plain() -> None: ...
 def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
     """The end of an attempt that is so late, its delay and its reason; None if it is to run."""
     with closing(executor_of_one()) as executor:
-        outcome = attempt_of(function, executor, misfire=misfire).misfire(lateness)
+        attempt = attempt_of(function, executor, misfire=misfire)
+        attempt.lateness = lateness
+        outcome = executor.steps.misfire(attempt)
     if outcome is None:
         return None
     return outcome.end, outcome.settlement.delay, outcome.reason
@@ -580,7 +583,7 @@ async def test_an_attempt_that_was_given_up_is_not_settled_again_when_its_handle
         running = asyncio.create_task(executor._run(attempt))
         executor._running.add(attempt, running)
         await asyncio.to_thread(began.wait, PATIENCE)
-        executor._settle(attempt, attempt.overrun())
+        executor._settle(attempt, after_overrun(attempt))
         end.set()
         await running
     settler = attempt.consumer.settler

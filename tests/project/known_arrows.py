@@ -6,7 +6,6 @@ SPINE_TO_ROOMS: set[str] = {
     "handlers.registry -> limits.declared_limits",
     "handlers.registry -> series.declaration",
     "handlers.registry -> series.schedule",
-    "listener.execution.attempt -> limits.values",
     "listener.execution.executor -> limits.declared_limits",
     "listener.execution.leases -> limits.calls",
     "listener.execution.leases -> limits.declared_limits",

@@ -172,7 +172,7 @@ async def test_after_the_last_attempt_it_is_kept_as_failed_with_the_traceback(
     assert read.error.startswith("Traceback")
     assert read.error.endswith("ZeroDivisionError: that was too much")
     assert "in broken" in read.error
-    assert "attempt.py" not in read.error
+    assert "listener/execution" not in read.error
 
 
 async def test_a_traceback_begins_with_the_handler(

@@ -3,22 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
 from expirebridge.limits.declared_limits import LimitsDeclaration
-from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt, RowLookup
+from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
-from expirebridge.listener.execution.in_flight import InFlight, Running
-from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
+from expirebridge.listener.execution.in_flight import InFlight, PendingStarts, Running
+from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
 from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.execution.pending_starts import PendingStarts
+from expirebridge.listener.execution.steps import AttemptSteps, after_overrun, broken_off
 from expirebridge.listener.execution.thread_pool import ThreadPool
 from expirebridge.listener.hindrances import LoopPulse
 from expirebridge.listener.wakeups import StopRequest
@@ -76,9 +75,8 @@ class Executor:
         self._pending = PendingStarts()
         overrun_policy = OverrunPolicy(settings.grace, shutdown, self.in_flight)
         self.condition = Condition(shutdown, self.in_flight)
-        self._key_ring = settings.key_ring
-        self.invoker = Invoker(settings, self._threads, overrun_policy, self._processes)
-        self._hooks = hooks
+        invoker = Invoker(self._threads, overrun_policy, self._processes)
+        self.steps = AttemptSteps(registry, settings, invoker=invoker, hooks=hooks)
         self._running = Running()
         self._hurried = False
 
@@ -94,7 +92,8 @@ class Executor:
 
     def code_version(self) -> CodeVersion:
         """What the heartbeats of a partition say of this listener."""
-        keys = self._key_ring.checks if self._key_ring is not None else ()
+        key_ring = self._settings.key_ring
+        keys = key_ring.checks if key_ring is not None else ()
         return CodeVersion(
             self.fingerprint, self.limits, self.condition,
             concurrency=self._settings.concurrency, keys=keys,
@@ -123,16 +122,9 @@ class Executor:
         self._settle(attempt, attempt.outcomes.given_back(reason))
 
     def _take(self, claimed: ClaimedTask, consumer: Consumer) -> Attempt:
-        handler = self.registry.find(claimed.func)
-        hint = "" if handler else self.registry.suggest(claimed.func)
-        attempt = Attempt(
-            claimed,
-            handler,
-            hint=hint,
-            timeout=self._settings.timeout,
-            consumer=consumer,
-            gate=self._pending,
-            key_ring=self._key_ring,
+        row_check = None if claimed.ledger is None else consumer.row_check
+        attempt = self.steps.attempt_of(
+            claimed, consumer=consumer, gate=self._pending, row_check=row_check
         )
         self.in_flight.add(attempt)
         return attempt
@@ -143,13 +135,7 @@ class Executor:
         """Take all steps of an attempt, and end it."""
         try:
             self._check(attempt)
-            outcome = None
-            if (row_check := attempt.row_check) is not None:
-                outcome = await self._look_up(attempt, row_check)
-            if outcome is None:
-                outcome = await run_attempt(attempt, self.invoker, self._hooks)
-                if outcome.is_failure and row_check is not None:
-                    outcome = await self._look_after(attempt, row_check, outcome)
+            outcome = await self.steps.take(attempt)
         except StartRefused as reason:
             self._give_back(attempt, reason)
         except BaseException as error:
@@ -166,32 +152,6 @@ class Executor:
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
         attempt.lateness = attempt.now() - attempt.claimed.due / 1000 - attempt.claimed.waited
-
-    async def _look_up(self, attempt: Attempt, row_check: RowLookup) -> AttemptOutcome | None:
-        """The outcome if its row says that it is not to run now. Raises StartRefused."""
-        try:
-            outcome = await row_check.look_up(attempt)
-        except StartRefused:
-            attempt.begin()  # it ends here, and so it may not be withdrawn any more
-            raise
-        finally:
-            self._running.notice_answer(attempt)
-        if attempt.stopped:
-            raise asyncio.CancelledError  # the row check swallowed the cancellation
-        if outcome is not None:
-            attempt.begin()
-        else:
-            attempt.task = replace(attempt.task, completer=row_check.completer_for(attempt))
-        return outcome
-
-    async def _look_after(
-        self, attempt: Attempt, row_check: RowLookup, failed: AttemptOutcome
-    ) -> AttemptOutcome:
-        """The outcome to record of an attempt that failed, by its row."""
-        try:
-            return await row_check.look_after(attempt, failed)
-        except asyncio.CancelledError:  # its listener stops, and its handler has run
-            return failed
 
     def _settle(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
         """Pass the outcome to the settler, unless the listener gave up the attempt before."""
@@ -210,7 +170,7 @@ class Executor:
 
     def _break_off(self, attempt: Attempt, error: BaseException) -> None:
         """Settle an attempt that an error ended outside of its handler, mostly a cancellation."""
-        outcome = attempt.broken_off(error)
+        outcome = broken_off(attempt, error)
         try:
             if attempt.began is None:
                 attempt.begin()
@@ -273,7 +233,7 @@ class Executor:
         """Record handlers that overran as timed out: the listener's process is about to end."""
         overdue = [attempt for attempt in self._running if attempt.is_overdue]
         for attempt in overdue:
-            self._settle(attempt, attempt.overrun())
+            self._settle(attempt, after_overrun(attempt))
         await self.in_flight.wait_until(
             lambda: not any(attempt in self.in_flight for attempt in overdue), CANCEL_LIMIT
         )

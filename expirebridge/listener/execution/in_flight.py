@@ -1,10 +1,17 @@
-"""In flight: the attempts whose outcome is not recorded yet."""
+"""In flight: the attempts whose outcome is not recorded yet, and how far they are."""
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 
 from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.exceptions import (
+    HELD_UP,
+    WITHDRAWN,
+    StartRefused,
+    Withdrawn,
+)
 
 
 class InFlight:
@@ -60,7 +67,63 @@ class InFlight:
             await self._settled.wait()
 
 
-# The attempts that take their steps, each in an asyncio task.
+# Those whose handlers have not been called yet.
+
+
+class PendingStarts:
+    """The attempts that have not begun; each is removed once, to begin or to be withdrawn.
+
+    The event loop, the handlers' threads and the heartbeat's thread all remove attempts. The atomic
+    operations of the set decide which of them gets an attempt.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: set[Attempt] = set()
+
+    def add(self, attempt: Attempt) -> None:
+        """Add an attempt whose task was claimed."""
+        self._attempts.add(attempt)
+
+    def check(self, attempt: Attempt) -> None:
+        """Check it before anything is reported. Raises the error that `begin` would raise now."""
+        if attempt not in self._attempts:
+            raise Withdrawn(WITHDRAWN)
+        if not attempt.has_lease():
+            self._take(attempt)
+            raise StartRefused(HELD_UP)
+
+    def begin(self, attempt: Attempt) -> None:
+        """Remove it, in the thread that calls its handler, right before the call.
+
+        Raises StartRefused if its lease may have lapsed, since another listener may run it by now,
+        and Withdrawn if it was withdrawn.
+        """
+        self._take(attempt)
+        if not attempt.has_lease():
+            raise StartRefused(HELD_UP)
+
+    def withdraw(self) -> list[Attempt]:
+        """Remove all, for the heartbeat's thread, and drop their leases."""
+        withdrawn = []
+        with contextlib.suppress(KeyError):
+            while True:
+                attempt = self._attempts.pop()
+                attempt.consumer.leases.drop(attempt.claimed.id, attempt.claimed.token)
+                withdrawn.append(attempt)
+        return withdrawn
+
+    def forget(self, attempt: Attempt) -> None:
+        """Remove an attempt that is over, so that it does not begin any more."""
+        self._attempts.discard(attempt)
+
+    def _take(self, attempt: Attempt) -> None:
+        try:
+            self._attempts.remove(attempt)
+        except KeyError:
+            raise Withdrawn(WITHDRAWN) from None
+
+
+# Those that take their steps, each in an asyncio task.
 
 
 class Running:
@@ -72,7 +135,6 @@ class Running:
 
     def __init__(self) -> None:
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
-        self._asking: set[Attempt] = set()
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(self._tasks)
@@ -83,21 +145,14 @@ class Running:
     @property
     def asking(self) -> list[Attempt]:
         """Attempts that wait for their rows in the ledger, or until their arguments are decoded."""
-        return [attempt for attempt in self._tasks if self._waits(attempt)]
+        return [attempt for attempt in self._tasks if _waits(attempt)]
 
     def add(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
         """Add an attempt, with the asyncio task in which it takes its steps."""
         self._tasks[attempt] = task
-        if attempt.row_check is not None:
-            self._asking.add(attempt)
-
-    def notice_answer(self, attempt: Attempt) -> None:
-        """Mark that its row has been read, or could not be."""
-        self._asking.discard(attempt)
 
     def leave(self, attempt: Attempt) -> None:
         """Remove an attempt that took its last step."""
-        self._asking.discard(attempt)
         del self._tasks[attempt]
 
     def owns(self, attempt: Attempt) -> bool:
@@ -108,7 +163,7 @@ class Running:
     def stop(self, attempts: Iterable[Attempt], reason: str) -> None:
         """Stop these attempts, as far as they can be stopped, and give the reason."""
         for attempt in attempts:
-            can_be_stopped = attempt.can_be_stopped or self._waits(attempt)
+            can_be_stopped = attempt.can_be_stopped or _waits(attempt)
             if can_be_stopped and not attempt.stopped and not attempt.is_stuck:
                 attempt.stopped = reason
                 task = self._tasks[attempt]
@@ -116,12 +171,13 @@ class Running:
                 if not _is_new(task):
                     task.cancel()
 
-    def _waits(self, attempt: Attempt) -> bool:
-        return attempt in self._asking or attempt.encoded is not None
-
     def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
         """The attempt that runs in this asyncio task; None if none does. Safe for any thread."""
         return next((a for a, running in list(self._tasks.items()) if running is task), None)
+
+
+def _waits(attempt: Attempt) -> bool:
+    return attempt.awaits_row or attempt.encoded is not None
 
 
 def _is_new(task: asyncio.Task[None]) -> bool:

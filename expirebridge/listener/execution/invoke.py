@@ -8,22 +8,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from expirebridge.errors import InvalidTask
-from expirebridge.handlers import Then
-from expirebridge.hooks import End, Hooks, Making, Misfired, Started
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.deadlines import Deadlines
-from expirebridge.listener.execution.exceptions import DecodingFailed, StartRefused, TimedOut
+from expirebridge.listener.execution.exceptions import TimedOut
 from expirebridge.listener.execution.fork_guard import GuardedAwaitable
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
-from expirebridge.settings import Settings
-from expirebridge.store.record_values import split_call
-from expirebridge.task.calls.producing import NewTask
-from expirebridge.task.codec import load_codec
-from expirebridge.task.policies import Busy, Discard, Retry, Snooze
 from expirebridge.task.task import running_task
 from expirebridge.task.texts import event
 
@@ -136,18 +127,14 @@ class Invoker:
 
     def __init__(
         self,
-        settings: Settings,
         threads: ThreadRunner,
         overrun_policy: OverrunPolicy,
         processes: "ProcessPool | None" = None,
     ) -> None:
-        self._settings = settings
-        self._threads = threads
+        self.threads = threads
         self._overrun_policy = overrun_policy
         self._processes = processes
         """Calls handlers with `process=True`; without it, a thread does."""
-        self._codec = None if settings.codec is None else load_codec(settings.codec)
-        """Decodes large arguments, in a thread."""
         self._deadlines = Deadlines()
 
     def call(self, attempt: Attempt) -> Awaitable[Any]:
@@ -168,66 +155,6 @@ class Invoker:
         attempt.begin()
         return AsyncCall(attempt, self._overrun_policy).run(call(), attempt.limit, self._deadlines)
 
-    async def follow_up(self, attempt: Attempt, given: Then | NewTask, hooks: Hooks) -> NewTask:
-        """The task that a handler returned, as it is made; a process has checked it already.
-
-        Raises InvalidTask, what a codec raises, and ServerError: they fail the attempt.
-        """
-        from expirebridge.listener.execution import follow_up  # noqa: PLC0415 - if one is returned
-
-        if attempt.claimed.ledger is not None:
-            raise InvalidTask(
-                "the Then that its handler returned: its task is of a ledger; make the follow-up "
-                "with ledger.make_task in the handler's transaction, before complete_in"
-            )
-        if isinstance(given, Then):
-            given = follow_up.checked(given, self._settings)
-        new = await self._write(given, attempt)
-        making = Making(id=new.id, func=split_call(new.call)[0])
-        hooks.emit(making)
-        trace = making.trace or attempt.task.trace
-        if trace is not None:
-            new.fields["trace"] = trace
-        return new
-
-    async def _write(self, new: NewTask, attempt: Attempt) -> NewTask:
-        from expirebridge.listener.execution.follow_up import written  # noqa: PLC0415 - as above
-
-        store = attempt.consumer.session.store
-        return await store.run(written(new, attempt.claimed, self._settings, store.database.layout))
-
-    async def decode(self, attempt: Attempt, encoded: bytes) -> AttemptOutcome | None:
-        """Have the codec decode an attempt's arguments; the outcome if it cannot.
-
-        It has the attempt's timeout, before that of the handler. Raises StartRefused.
-        """
-        if self._codec is None:
-            outcome: AttemptOutcome | None = attempt.outcomes.not_decoded()
-        else:
-            outcome = await self._decoded(attempt, partial(self._codec.decode, encoded))
-        if outcome is not None:
-            attempt.begin()
-        return outcome
-
-    async def _decoded(
-        self, attempt: Attempt, decode: Callable[[str], bytes]
-    ) -> AttemptOutcome | None:
-        call = self._threads.call(partial(_result_of, partial(decode, attempt.claimed.id)))
-        try:
-            decoded, error = await asyncio.wait_for(call, attempt.limit)
-        except TimeoutError:
-            reason = f"its codec did not decode its arguments in {attempt.limit:g} s"
-            return attempt.after(DecodingFailed(reason))
-        if attempt.stopped:
-            raise asyncio.CancelledError  # Python 3.11 forgets it if both come at once
-        if error is None:
-            return attempt.take_arguments(decoded)
-        if isinstance(error, Retry | Snooze | Busy | Discard):
-            return attempt.after(error)
-        failed = DecodingFailed("its codec did not decode its arguments")
-        failed.__cause__ = error
-        return attempt.after(failed)
-
     def _call_in_process(self, attempt: Attempt, processes: "ProcessPool") -> Awaitable[Any]:
         # Here, so that it is imported only where there are processes.
         from expirebridge.listener.execution.process_pool.call import ProcessCall  # noqa: PLC0415
@@ -247,7 +174,7 @@ class Invoker:
             return None
 
         with self._deadlines.set(attempt.limit, look):
-            answer = await self._threads.call(call)
+            answer = await self.threads.call(call)
         attempt.answer = None  # an error's traceback leads back to the attempt
         attempt.took = answer.took
         result = answer.result(attempt.limit)
@@ -256,63 +183,3 @@ class Invoker:
         # A plain wrapper around an async function returns its coroutine.
         left = attempt.limit - attempt.took
         return await AsyncCall(attempt, self._overrun_policy).run(result, left, self._deadlines)
-
-
-def _result_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """The result of a function, or its error: threads carry them as values."""
-    try:
-        return function(), None
-    except BaseException as error:
-        return None, error
-
-
-# The steps of an attempt from its first to its outcome.
-
-
-async def run_attempt(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> AttemptOutcome:
-    """Misfire an attempt, whose lateness is known, or refuse it, or call its handler.
-
-    Raises StartRefused, and no error of a handler or a codec.
-    """
-    outcome = _misfire(attempt, hooks) or _refuse(attempt, hooks)
-    if outcome is None and attempt.encoded is not None:
-        outcome = await invoker.decode(attempt, attempt.encoded)
-    return outcome or await call_handler(attempt, invoker, hooks)
-
-
-def _misfire(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
-    """The outcome if it is too late to run now."""
-    outcome = attempt.misfire(attempt.lateness)
-    if outcome is not None:
-        attempt.begin()
-        done = "skipped" if outcome.end is End.FAILED else "spread"
-        late, cause = attempt.lateness, attempt.late.cause if attempt.late else None
-        hooks.emit(Misfired(task=attempt.task, lateness=late, done=done, cause=cause))
-    return outcome
-
-
-def _refuse(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
-    """The outcome if no handler can be called."""
-    if attempt.handler is not None:
-        cause = attempt.late.cause if attempt.late else None
-        hooks.emit(Started(task=attempt.task, lateness=attempt.lateness, cause=cause))
-    outcome = attempt.refusal()
-    if outcome is not None:
-        attempt.begin()
-    return outcome
-
-
-async def call_handler(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> AttemptOutcome:
-    """Call the handler, and turn its result or error into an outcome.
-
-    Raises StartRefused, and no error of a handler.
-    """
-    try:
-        result = await invoker.call(attempt)
-        if isinstance(result, Then | NewTask):
-            return attempt.outcomes.succeeded_then(await invoker.follow_up(attempt, result, hooks))
-        return attempt.outcomes.succeeded(result)
-    except StartRefused:
-        raise
-    except BaseException as error:
-        return attempt.after(error)

@@ -11,6 +11,7 @@ from expirebridge.listener.execution.attempt import FinishedAttempt
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.steps import after_error
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
@@ -150,7 +151,7 @@ class Settler:
             else:
                 taken = not_made(then, result.code, result.state)
                 self._hooks.emit(NotMade(id=then.id, error=taken))
-                outcome = item.attempt.after(taken)
+                outcome = after_error(item.attempt, taken)
                 item.attempt.settlement = outcome.settlement
                 self.add(item._replace(outcome=outcome))
 
