@@ -1,7 +1,7 @@
 """The relay's statements, and the values that it reads and writes with them.
 
 They are built once: to build one costs more than to send it. Their parameters are `b_ledger`;
-`b_slot`, the partition; and what each method of `RelayStore` adds.
+`b_partition`, the partition; and what each method of `RelayStore` adds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,7 +47,7 @@ from expirebridge.ledger.sql_types import NowMs
 
 _FORCE_INDEX = "FORCE INDEX (expirebridge_task_todo)"
 """For MySQL, which otherwise may walk over the primary key."""
-Slot = ColumnElement[int] | int | None
+PartitionOfRow = ColumnElement[int] | int | None
 """A partition; None: that of a row which was not sorted yet."""
 
 
@@ -59,7 +59,7 @@ class BacklogQuery:
         self._ledger = ledger
 
     def first(
-        self, most: ColumnElement[int], *columns: Any, slot: Slot, todo: SyncState
+        self, most: ColumnElement[int], *columns: Any, partition: PartitionOfRow, todo: SyncState
     ) -> Select[Any]:
         """So many rows of one stretch: new ones as they came, lost ones that ended first."""
         row = self._task.c
@@ -71,7 +71,7 @@ class BacklogQuery:
             .with_hint(self._task, _FORCE_INDEX, "mariadb")
             .where(
                 row.ledger == self._ledger,
-                row.slot.is_(None) if slot is None else row.slot == slot,
+                row.slot.is_(None) if partition is None else row.slot == partition,
                 row.todo == constant(todo),
                 _IsInIndex(row.todo),
             )
@@ -91,21 +91,21 @@ class BacklogQuery:
             .order_by(row.slot, row.status)
         )
 
-    def any(self, slots: Sequence[Slot], todo: SyncState) -> ColumnElement[bool]:
+    def any(self, partitions: Sequence[PartitionOfRow], todo: SyncState) -> ColumnElement[bool]:
         """A condition: there is such a row. It reads the index once for each slot."""
         looks = (
-            self.first(constant(1), constant(1), slot=slot, todo=todo)
+            self.first(constant(1), constant(1), partition=partition, todo=todo)
             .scalar_subquery()
             .is_not(None)
-            for slot in slots
+            for partition in partitions
         )
         return or_(false(), *looks)
 
-    def page(self, most: ColumnElement[int], slots: Sequence[Slot]) -> Select[Any]:
+    def page(self, most: ColumnElement[int], partitions: Sequence[PartitionOfRow]) -> Select[Any]:
         """So many rows: new ones first, then of what is rebuilt those that ended."""
         stretches = [
-            select(self.first(most, self._task, slot=slot, todo=todo).subquery())
-            for slot in slots
+            select(self.first(most, self._task, partition=partition, todo=todo).subquery())
+            for partition in partitions
             for todo in (SyncState.RELAY, SyncState.REBUILD)
         ]
         found = union_all(*stretches).subquery()
@@ -181,7 +181,7 @@ _WRITTEN_BACK: Final = ("generation", "wanted", "status", "due", "retry_times", 
 """The columns that a write-back sets."""
 
 _ledger: BindParameter[str] = bindparam("b_ledger")
-_slot: BindParameter[int] = bindparam("b_slot")
+_partition: BindParameter[int] = bindparam("b_partition")
 _most: BindParameter[int] = bindparam("b_most", type_=Integer)
 _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
@@ -228,26 +228,26 @@ class RelayStatements:
 def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
     """The statements for a server with one partition, or for one with several."""
     task, passes = made.task.c, made.passes.c
-    own, nobodys = task.slot == _slot, task.slot.is_(None)
+    own, nobodys = task.slot == _partition, task.slot.is_(None)
     mine = task.ledger == _ledger
-    our_pass = (passes.ledger == _ledger, passes.partition == _slot)
+    our_pass = (passes.ledger == _ledger, passes.partition == _partition)
     backlog = BacklogQuery(made.task, _ledger)
     # Of one partition, rows need not be sorted first.
-    slots: list[Slot] = [None, _slot] if is_single else [_slot]
+    partitions: list[PartitionOfRow] = [None, _partition] if is_single else [_partition]
     some = select(task.id).where(mine, _is_one_of_ids(made))
     return RelayStatements(
-        read=_read(made, backlog, slots, is_single=is_single).where(*our_pass),
+        read=_read(made, backlog, partitions, is_single=is_single).where(*our_pass),
         read_all=_read(made, backlog, [passes.partition], is_single=is_single).where(
             passes.ledger == _ledger
         ),
         take=_take(made, "number"),
         take_to_stamp=_take(made, "number", "stamp"),
         mark_lost=_mark_lost(made, or_(nobodys, own) if is_single else own),
-        page=_with_time(backlog.page(_most, slots)),
-        free_page=tuple(_with_time(one) for one in _free(backlog, slots, made.task)),
+        page=_with_time(backlog.page(_most, partitions)),
+        free_page=tuple(_with_time(one) for one in _free(backlog, partitions, made.task)),
         unsorted=tuple(_free(backlog, [None], task.id)),
         turn=_turn(made),
-        sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_slot),
+        sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_partition),
         finish=_finish(made),
         hold=_hold(made, "number"),
         hold_to_stamp=_hold(made, "stamp"),
@@ -271,27 +271,29 @@ def _is_one_of_ids(made: Tables) -> ColumnElement[bool]:
 
 
 def _read(
-    made: Tables, backlog: BacklogQuery, slots: list[Slot], *, is_single: bool
+    made: Tables, backlog: BacklogQuery, partitions: list[PartitionOfRow], *, is_single: bool
 ) -> Select[Any]:
     """The relay's progress, the version of the tables, and whether rows wait."""
     passes = made.passes.c
-    unsorted: list[Slot] = [] if is_single else [None]
+    unsorted: list[PartitionOfRow] = [] if is_single else [None]
     version = select(func.max(made.schema.c.version)).scalar_subquery()
     return select(
         passes.partition, passes.number, passes.stamp, passes.nonce, version.label("version"),
-        backlog.any(slots, SyncState.RELAY).label("relays"),
-        backlog.any(slots, SyncState.REBUILD).label("rebuilds"),
+        backlog.any(partitions, SyncState.RELAY).label("relays"),
+        backlog.any(partitions, SyncState.REBUILD).label("rebuilds"),
         backlog.any(unsorted, SyncState.RELAY).label("new"),
         backlog.any(unsorted, SyncState.REBUILD).label("lost"),
     )  # fmt: skip
 
 
-def _free(backlog: BacklogQuery, slots: list[Slot], *columns: Any) -> list[Select[Any]]:
+def _free(
+    backlog: BacklogQuery, partitions: list[PartitionOfRow], *columns: Any
+) -> list[Select[Any]]:
     """The stretches of a page, new rows first, without rows that another transaction has locked."""
     return [
-        passing_over_locks(backlog.first(_most, *columns, slot=slot, todo=todo))
+        passing_over_locks(backlog.first(_most, *columns, partition=partition, todo=todo))
         for todo in (SyncState.RELAY, SyncState.REBUILD)
-        for slot in slots
+        for partition in partitions
     ]
 
 
@@ -311,7 +313,7 @@ def _finish(made: Tables) -> Update:
         task.revision == bindparam("b_revision"),
         task.status == bindparam("b_status"),
     ).values(
-        todo=SyncState.NOTHING, stamp=bindparam("b_number"), slot=_slot,
+        todo=SyncState.NOTHING, stamp=bindparam("b_number"), slot=_partition,
         due=func.coalesce(_due, task.due, planned),
         status=bindparam("b_becomes"),
         message=func.coalesce(_message, task.message),
@@ -343,7 +345,7 @@ def _take(made: Tables, *columns: str) -> Update:
     return (
         update(made.passes)
         .where(
-            passes.ledger == _ledger, passes.partition == _slot,
+            passes.ledger == _ledger, passes.partition == _partition,
             passes.number == bindparam("b_expected"), passes.stamp == bindparam("b_stamp"),
         )
         .values(dict.fromkeys(columns, following))
@@ -355,7 +357,7 @@ def _hold(made: Tables, column: str) -> Update:
     number: BindParameter[int] = bindparam("b_number", type_=BigInteger)
     return (
         update(made.passes)
-        .where(passes.ledger == _ledger, passes.partition == _slot, passes.number == number)
+        .where(passes.ledger == _ledger, passes.partition == _partition, passes.number == number)
         .values({column: number})
     )
 

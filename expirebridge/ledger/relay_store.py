@@ -62,7 +62,7 @@ class RelayStore:
         passes = made.passes.c
         self._our_pass = (passes.ledger == name, passes.partition == partition)
         self._statements = relay_statements(made, is_single=layout.count == 1)
-        self._own = {"b_ledger": name, "b_slot": partition}
+        self._own = {"b_ledger": name, "b_partition": partition}
         """The parameters of each statement."""
         self._met_locked = float("-inf")
         """When a batch last met rows that another transaction had locked, by time.monotonic()."""
@@ -207,7 +207,7 @@ class RelayStore:
                 for id in connection.scalars(stretch, limit):
                     ids.setdefault(self.layout.partition_of(id), []).append(id)
             for number, own in sorted(ids.items()):
-                values = {"b_ledger": self.name, "b_slot": number, "b_ids": own}
+                values = {"b_ledger": self.name, "b_partition": number, "b_ids": own}
                 connection.execute(self._statements.sort, values)
 
     def finish_batch(self, number: int, results: Sequence[RowResult]) -> WrittenRows | None:

@@ -90,8 +90,8 @@ local function receive_task(id, state, at, fields)
   local asked, made = value_of(fields, 'asked'), tonumber(value_of(fields, 'made')) or 0
   local is_plain = not asked and not value_of(fields, 'nonce')
   for _, name in ipairs(GONE) do take_value(fields, name) end
-  -- In its slot a key of another name would not be this partition's.
-  if item.key and not in_slot(item.key) then
+  -- Without its hash tag a key of another name would not be this partition's.
+  if item.key and not has_hash_tag(item.key) then
     take_value(fields, 'key')
     item.key = nil
   end

@@ -159,22 +159,22 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
 def _read_many(tasks: Sequence[NewTask], reply: list[Any]) -> list[MakeReply]:
     if len(reply) > _ALL_MADE:  # it was sent before
         return _read_replies(reply)
-    now, tag = reply
-    return [_made(task, now, tag) for task in tasks]
+    now, hash_tag = reply
+    return [_made(task, now, hash_tag) for task in tasks]
 
 
 _ALL_MADE = 2
 """How many values make_drawn_many.lua replies if all tasks were made as they were asked for."""
 
 
-def _made(task: NewTask, now: int, tag: bytes) -> MakeReply:
+def _made(task: NewTask, now: int, hash_tag: bytes) -> MakeReply:
     id, _, _, call, (ms, relative), _ = task
     return MakeReply(
         Outcome.CREATED,
         False,
         now,
         due=now + ms if relative else ms,
-        key=key_name(tag, id, call),
+        key=key_name(hash_tag, id, call),
         call=call,
         args=task.args,
         state=State.PENDING,

@@ -114,7 +114,7 @@ end
 -- A key's task has the id in its name; or an id made from the whole name, if another task has that id,
 -- or had it when the key was first seen.
 local function examine(name, id, call, hint, invalid)
-  if not in_slot(name) then return NOTHING, id end
+  if not has_hash_tag(name) then return NOTHING, id end
   local named = read(id, FIELDS)
   if named and trigger_key(id, named) == name then
     return examine_known(id, named, hint, invalid), id

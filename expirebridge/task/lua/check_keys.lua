@@ -14,7 +14,7 @@ local reply = { '0', 0, {} }
 
 return ring_after(function()
   for at = 4, #ARGV do
-    if in_slot(ARGV[at]) then check_key(ARGV[at], reply, lease, keep_failed) end
+    if has_hash_tag(ARGV[at]) then check_key(ARGV[at], reply, lease, keep_failed) end
   end
   return reply
 end)

@@ -46,7 +46,7 @@ local is_unexplained = ARGV[2] == 'live' and is_unknown_timer or is_unexplained_
 local reply = {}
 for at = 3, #ARGV do
   local name = ARGV[at]
-  local id = string.match(name, '^([^?]*):%?', #slot + 1)
-  if not id or not in_slot(name) or is_unexplained(name, id) then reply[#reply + 1] = name end
+  local id = string.match(name, '^([^?]*):%?', #hash_tag + 1)
+  if not id or not has_hash_tag(name) or is_unexplained(name, id) then reply[#reply + 1] = name end
 end
 return reply

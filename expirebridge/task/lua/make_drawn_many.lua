@@ -4,8 +4,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 '', then for each task as in make.lua
--- returns  now and the tag of the partition, if all were made as they were asked for; what make.lua returns if any was
---          there, since this very call was sent before
+-- returns  now and the hash tag of the partition, if all were made as they were asked for; what make.lua returns if any
+--          was there, since this very call was sent before
 
 -- include names
 -- include clock
@@ -21,7 +21,7 @@ while at <= #ARGV do
   records[n] = record_key(ids[n])
   places[2 * n - 1], places[2 * n] = items[n].due, ids[n]
 end
-local reply = { now, slot }
+local reply = { now, hash_tag }
 if redis.call('EXISTS', unpack(records)) > 0 then
   reply = make_each(read_request, make_drawn)
 else

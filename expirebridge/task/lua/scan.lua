@@ -18,7 +18,7 @@ local reply = { page[1], 0, {} }
 
 return ring_after(function()
   for _, name in ipairs(page[2]) do
-    if in_slot(name) then check_key(name, reply, lease, keep_failed) end
+    if has_hash_tag(name) then check_key(name, reply, lease, keep_failed) end
   end
   return reply
 end)

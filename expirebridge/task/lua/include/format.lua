@@ -24,18 +24,18 @@ local plain = written == '1' and not features
 --
 -- `moving` is set while the tasks are moved to another database ('to <where>'), or from there ('from ...').
 local partitions, home, moving = 1, '', nil
-if not plain or slot ~= '' then
+if not plain or hash_tag ~= '' then
   if written and (tonumber(written) or 0) > KNOWN_FORMAT then
     return redis.error_reply('EXPIREBRIDGE_FORMAT ' .. written .. ' ' .. KNOWN_FORMAT)
   end
   partitions = tonumber(string.match(ARGV[1], '/(%d+)') or 1)
-  local keeper = written and meta_key or slot == '' and FIRST_TAG .. meta_key
-    or partitions > 1 and string.sub(meta_key, #slot + 1)
+  local keeper = written and meta_key or hash_tag == '' and FIRST_TAG .. meta_key
+    or partitions > 1 and string.sub(meta_key, #hash_tag + 1)
   local known = keeper and redis.pcall('HMGET', keeper, 'partitions', 'moving') or {}
   local stored = known[1] and tonumber(known[1])
   moving = known[2] or nil
   -- A caller of a function names only the partition.
-  if ARGV[1] == '' and slot ~= '' then
+  if ARGV[1] == '' and hash_tag ~= '' then
     partitions = stored or 1
     written = written or ''
   end
@@ -46,7 +46,7 @@ if not plain or slot ~= '' then
   if not stored and partitions > 1 and string.sub(ARGV[1], -1) == '?' then
     return redis.error_reply('EXPIREBRIDGE_UNMARKED ' .. partitions .. ': ask the others')
   end
-  if partitions > 1 then home = string.sub(slot, 2, -2) .. '@' end
+  if partitions > 1 then home = string.sub(hash_tag, 2, -2) .. '@' end
 end
 
 local function words_in(text)

@@ -1,11 +1,11 @@
--- gives prefix, slot, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
+-- gives prefix, hash_tag, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
 -- gives durations_key, code_key, series_set, series_key, tzdata_set, declarations_key, broken_key, trigger_key
--- gives own_key, is_ours, in_slot, limits_key, holds_key
+-- gives own_key, is_ours, has_hash_tag, limits_key, holds_key
 
--- The names of every key. All derive from KEYS[1], the prefix, whose leading {tag}, if it has one,
--- puts the trigger keys into the same cluster slot.
+-- The names of every key. All derive from KEYS[1], the prefix, whose leading hash tag {...}, if it has one,
+-- puts the trigger keys into the same slot of a cluster.
 local prefix = KEYS[1]
-local slot = string.match(prefix, '^{[^{}]*}') or ''
+local hash_tag = string.match(prefix, '^{[^{}]*}') or ''
 local listeners_key = prefix .. ':listeners'
 local meta_key = prefix .. ':meta'
 
@@ -27,16 +27,16 @@ local function declarations_key() return prefix .. ':carriers' end
 local function broken_key(name) return prefix .. ':broken:' .. name end
 
 local function trigger_key(id, record)
-  return record.key or (slot .. id .. ':?' .. record.call)
+  return record.key or (hash_tag .. id .. ':?' .. record.call)
 end
 
 -- The names of all keys but trigger keys.
 local function own_key(name) return prefix .. ':' .. name end
 local function is_ours(name) return string.sub(name, 1, #prefix + 1) == prefix .. ':' end
 
--- True if a key can belong to this partition. With a tag, keys with other tags belong to other partitions, and no
+-- True if a key can belong to this partition. With a hash tag, keys with other ones belong to other partitions, and no
 -- script may use them: they may be on another node.
-local function in_slot(name) return string.sub(name, 1, #slot) == slot end
+local function has_hash_tag(name) return string.sub(name, 1, #hash_tag) == hash_tag end
 
 local function limits_key() return prefix .. ':limits' end
 local function holds_key() return prefix .. ':holds' end

@@ -19,7 +19,7 @@ local function notify_listeners(message)
   local database = ARGV[1]
   if database == '' then database = redis.pcall('HGET', meta_key, 'database') end
   -- With several partitions, their number follows.
-  if slot ~= '' and type(database) == 'string' then database = string.match(database, '^%d*') end
+  if hash_tag ~= '' and type(database) == 'string' then database = string.match(database, '^%d*') end
   if type(database) == 'string' then
     redis.call('PUBLISH', doorbell_channel(database), message)
   end
