@@ -9,7 +9,6 @@ from pathlib import Path
 
 from benchmarks.lab.contender import REPOSITORY
 from benchmarks.lab.records import Records, Row
-from benchmarks.ledger_sections import added
 from benchmarks.shown import duration, number, table
 
 PAGE = REPOSITORY / "docs" / "reference" / "performance.md"
@@ -50,52 +49,6 @@ def libraries(records: Records) -> str:
     return table(["", "p50", "p99", "made/s", "run/s", "bytes", "lost", "twice"], lines)
 
 
-def cores(records: Records) -> str:
-    """What more processes bring, for each kind of work."""
-    records = records.of("cores").of_first_server()
-    lines = []
-    for kind, words in WORK.items():
-        found = {_runs(row): row for row in records.rows("cores", kind=kind)}
-        cells = [_cell(found, way, lambda row: number(row.median("per_second"))) for way in WAYS]
-        lines.append([words, *cells])
-    return table(["", *WAYS], lines)
-
-
-WORK = {"computing": "Python", "blocking": "`time.sleep`", "waiting": "`asyncio.sleep`"}
-WAYS = ("one listener", "two listeners", "one, `process=True`", "Celery (prefork)", "Dramatiq")
-
-
-def _runs(row: Row) -> str:
-    if "workers" not in row.variant:
-        return row.title
-    one = row.variant["workers"] == 1
-    if row.variant["handler"] == "process":
-        return "one, `process=True`" if one else "two, `process=True`"
-    return "one listener" if one else "two listeners"
-
-
-def transactions(records: Records) -> str:
-    """Tasks that belong to a transaction, or come after it."""
-    adds, begins, crash = (
-        _first(records, name, **wanted)
-        for name, wanted in (
-            ("inserts", {"database": "postgresql"}),
-            ("commit_lag", {}),
-            ("commit_crash", {"killed": "anywhere"}),
-        )
-    )
-    lines = [
-        [
-            title,
-            _cell(adds, title, lambda row: added(row, "row_and_task")),
-            _cell(begins, title, lambda row: duration(row.spread("begin_ms", "50"))),
-            _cell(crash, title, lambda row: f"{row.total('lost'):,} of {row.total('orders'):,}"),
-        ]
-        for title in adds
-    ]
-    return table(["", "a task adds", "begins after, p50", "without their task"], lines)
-
-
 def _first(records: Records, measurement: str, **wanted: object) -> dict[str, Row]:
     """The first variant of each contender."""
     found: dict[str, Row] = {}
@@ -109,6 +62,4 @@ def _cell(rows: dict[str, Row], title: str, show: Callable[[Row], str]) -> str:
     return show(row) if row and row.measured else "-"
 
 
-TABLES: dict[str, Callable[[Records], str]] = {
-    function.__name__: function for function in (libraries, cores, transactions)
-}
+TABLES: dict[str, Callable[[Records], str]] = {"libraries": libraries}

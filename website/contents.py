@@ -12,7 +12,7 @@ INDEX: Final = "docs/README.md"
 
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)\)")
 _SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-_TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+_LIST = re.compile(r"(?:^\*\*(.+)\*\*\n\n)?((?:^(?:- |  ).*\n)+)", re.MULTILINE)
 
 Entry = str | Mapping[str, Any]
 """A page by its place, which has its own title; or a title, and a place or the entries below it."""
@@ -21,7 +21,7 @@ Entry = str | Mapping[str, Any]
 def navigation(pages: Path) -> list[Entry]:
     """Return the navigation of the pages in a folder.
 
-    A table of docs/README.md whose first column has a title is a section within its section.
+    A list of docs/README.md below a title in bold is a section within its section.
     """
 
     def matching(pattern: str) -> list[str]:
@@ -33,7 +33,7 @@ def navigation(pages: Path) -> list[Entry]:
     }
     sections: list[Entry] = []
     for heading, body in _SECTION.findall((pages / INDEX).read_text(encoding="utf-8")):
-        if entries := [*_of_tables(body, below)]:
+        if entries := [*_of_lists(body, below)]:
             sections.append({heading: entries})
     top = matching("[A-Z]*.md")
     return [
@@ -63,17 +63,17 @@ def for_programs(text: str) -> str:
     return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({_place(link[1])})", text)
 
 
-def _of_tables(body: str, below: Mapping[str, Entry]) -> Iterator[Entry]:
-    for table in _TABLE.findall(body):
-        header, _, *rows = (line.split("|")[1] for line in table.splitlines())
+def _of_lists(body: str, below: Mapping[str, Entry]) -> Iterator[Entry]:
+    for title, items in _LIST.findall(body):
         entries: list[Entry] = []
-        for text, link in (found for cell in rows for found in _LINK.findall(cell)):
-            place = _place(link)
-            entries.append({_capital(text): place})
-            if place in below:
-                entries.append(below[place])
-        if header.strip():
-            yield {_capital(header.strip()): entries}
+        for item in items.splitlines():
+            for text, link in _LINK.findall(item.partition(": ")[0]):
+                place = _place(link)
+                entries.append({_capital(text): place})
+                if place in below:
+                    entries.append(below[place])
+        if title:
+            yield {title: entries}
         else:
             yield from entries
 

@@ -107,7 +107,7 @@ def test_a_name_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch)
 def test_programs_find_each_page_and_what_it_is_about() -> None:
     listed = contents.for_programs((ROOT / contents.INDEX).read_text(encoding="utf-8"))
     assert listed.startswith("# expirebridge\n")
-    assert "\n| [Your first task](docs/tutorial/first-task.md) | a server, a handler, " in listed
+    assert "\n- [Your first task](docs/tutorial/first-task.md): a server, a handler, " in listed
     assert "[CONTRIBUTING](CONTRIBUTING.md)" in listed
     places = re.findall(r"\]\(([^)#]+)", listed)
     assert [place for place in places if not (ROOT / place).is_file()] == []

@@ -314,7 +314,7 @@ def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:
     [command] = [command for path, command in commands() if path == "import"]
     options = {option for parameter in command.params for option in parameter.opts}
     others = {"source", "--from", "--url", "--prefix", "--json"}
-    shown = set(re.findall(r"^\| `(--[\w-]+)", PAGE, re.MULTILINE))
+    shown = set(re.findall(r"^- `(--[\w-]+)", PAGE, re.MULTILINE))
     assert shown == options - others
     calls = re.findall(r"^\$ expirebridge import (--from .*)$", PAGE, re.MULTILINE)
     assert len(calls) == 6

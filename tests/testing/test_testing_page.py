@@ -19,6 +19,8 @@ BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", PAGES, re.DOTALL))
 def project(tmp_path: Path) -> Path:
     """Every file of the pages, where they say."""
     for name, text in BLOCKS.items():
+        if name.startswith("examples/"):
+            continue
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
@@ -47,30 +49,19 @@ def test_every_block_is_a_file_of_a_recipe() -> None:
     assert PAGES.count("```python") == len(BLOCKS)
 
 
-def keep(project: Path, *handlers: str) -> None:
-    """Leave only these modules of handlers: others need a database."""
-    for file in (project / "tasks").glob("*.py"):
-        if file.name not in handlers:
-            file.unlink()
-
-
 @pytest.mark.rest
 def test_the_recipes_for_pytest_pass(project: Path) -> None:
-    keep(project, "mail.py")
     files = ["test_accounts.py", "test_failures.py", "test_charge.py"]
     told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
     assert "4 passed" in told
 
 
-@pytest.mark.rest
-def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
-    keep(project, "ratings.py")
-    files = ["test_ratings.py", "test_async_ratings.py"]
-    told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
-    assert "4 passed" in told
+def test_the_recipe_for_a_ledger_is_in_the_example_that_it_names() -> None:
+    """The tests of `examples/orders` are run by `tests/ledger/test_orders.py`."""
+    [named] = [name for name in BLOCKS if name.startswith("examples/")]
+    assert BLOCKS[named] in (DOCS.parent / named).read_text()
 
 
 @pytest.mark.rest
 def test_the_recipe_for_unittest_passes(project: Path) -> None:
-    keep(project, "mail.py")
     assert "Ran 1 test" in run(project, "unittest", "test_with_unittest")
