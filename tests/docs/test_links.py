@@ -71,6 +71,11 @@ def test_the_links_of_a_page_lead_somewhere() -> None:
     assert [fault for page in PAGES for fault in _wrong_links(page)] == []
 
 
+def test_every_picture_is_on_a_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert [path.name for path in (DOCS / "images").iterdir() if path.name not in text] == []
+
+
 def test_pages_that_source_files_name_exist() -> None:
     faults = []
     for source in _sources():

@@ -214,6 +214,8 @@ def test_the_alerts_ask_for_numbers_that_there_are(families: set[str]) -> None:
     assert all(rule["annotations"]["summary"] for rule in rules)
     causes = set(re.findall(r"[a-z-]+", re.findall(r'cause!~"(.*?)"', str(rules))[0]))
     assert causes <= set(LateCause)
+    page = (ROOT / "docs" / "how-to" / "monitor.md").read_text()
+    assert sorted(re.findall(r"`(Expirebridge\w+)`", page)) == sorted(names)
 
 
 def test_objectives_are_counted_from_zero() -> None:

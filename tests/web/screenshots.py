@@ -6,39 +6,30 @@ The tasks, the listener and the failure are real. The past of the charts is made
 day for a picture. Where pngquant is installed, the files are a third as large.
 """
 
-import io
 import math
-import os
-import pty
 import random
-import re
-import select
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import redis
-from playwright.sync_api import Browser, Page, sync_playwright
-from rich.console import Console
-from rich.text import Text
+from playwright.sync_api import Browser, sync_playwright
 
 from expirebridge import Bridge, web
 from expirebridge.embedded.server import EmbeddedServer
-from tests.kit.processes import COMMAND, listener, until_subscribed
+from tests.kit.processes import listener, until_subscribed
 from tests.web.serving import CHROMIUM, OPTIONS, served
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-WIDTHS = {"wide": 1600, "narrow": 375}
-HEIGHT = 800
-TERMINAL = (34, 120)
-"""Lines and columns."""
+PICTURES = {"overview": "/", "tasks": "/tasks", "failed": "/task?id=charge-1042"}
+"""Those that docs/how-to/dashboard.md shows."""
+WIDTH, HEIGHT = 1600, 800
 LOADS = 7
 
 HANDLERS = {
@@ -99,52 +90,17 @@ def make_up_a_past(client: redis.Redis) -> None:
 def show(browser: Browser, address: str) -> None:
     IMAGES.mkdir(exist_ok=True)
     for theme in ("light", "dark"):
-        for name, width in WIDTHS.items():
-            context = browser.new_context(
-                viewport={"width": width, "height": HEIGHT},
-                color_scheme="dark" if theme == "dark" else "light",
-            )
-            page = context.new_page()
-            for picture, path in {
-                "overview": "/", "tasks": "/tasks", "failed": "/task?id=charge-1042"
-            }.items():  # fmt: skip
-                page.goto(address + path)
-                if picture == "overview":
-                    draw_timeline(page, f"timeline-{theme}-{name}")
-                    page.mouse.move(0, 0)
-                    page.evaluate("scrollTo(0, 0)")
-                page.screenshot(path=IMAGES / f"{picture}-{theme}-{name}.png")
-            context.close()
+        context = browser.new_context(
+            viewport={"width": WIDTH, "height": HEIGHT},
+            color_scheme="dark" if theme == "dark" else "light",
+        )
+        page = context.new_page()
+        for picture, path in PICTURES.items():
+            page.goto(address + path)
+            page.screenshot(path=IMAGES / f"{picture}-{theme}-wide.png")
+        context.close()
     if shrink := shutil.which("pngquant"):
         subprocess.run([shrink, "--force", "--ext=.png", *IMAGES.glob("*.png")], check=True)
-
-
-def draw_timeline(page: Page, name: str) -> None:
-    panel = page.locator("section", has=page.locator(".chart.whole"))
-    panel.locator("svg:visible .column .hit").nth(25).hover()
-    panel.screenshot(path=IMAGES / f"{name}.png")
-
-
-def capture_top(url: str) -> None:
-    """Run `top` in a terminal, and keep its first screen."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, TERMINAL)
-    environment = os.environ | {"TERM": "xterm-256color"}
-    command = [*COMMAND, "top", "--url", url, "--every", "1m"]
-    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment) as process:
-        output = b""
-        # Until the last table has come, and nothing follows it.
-        while b"takes, p99" not in output or select.select([ours], [], [], 1.0)[0]:
-            output += os.read(ours, 65536)
-        process.terminate()
-    os.close(its)
-    os.close(ours)
-    console = Console(record=True, width=TERMINAL[1], file=io.StringIO())
-    for line in output.decode().splitlines():
-        console.print(Text.from_ansi(line), no_wrap=True, overflow="crop")
-    # Its own font would come from the network.
-    drawn = console.export_svg(title="expirebridge top")
-    (IMAGES / "top.svg").write_text(re.sub(r"@font-face {.*?}", "", drawn, flags=re.DOTALL))
 
 
 def measure(browser: Browser, address: str, **values: str) -> None:
@@ -196,7 +152,6 @@ def main(number: int) -> None:
                 )  # fmt: skip
                 show(browser, address)
             browser.close()
-            capture_top(server.url)
 
 
 if __name__ == "__main__":
