@@ -7,11 +7,11 @@ import os
 import shlex
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, cast
 
+from expirebridge.capabilities import given
 from expirebridge.cli.ending import STUCK, end, end_at_sighup, ends_at_ctrl_c
-from expirebridge.errors import InvalidSetting, ServerError
-from expirebridge.foreign.function_loading import is_newer, load_into
+from expirebridge.errors import InvalidSetting
 from expirebridge.handlers import Registry, watched
 from expirebridge.handlers.django_project import set_up_django
 from expirebridge.hooks import Hook
@@ -26,6 +26,13 @@ from expirebridge.task.texts import event, plural
 logger = logging.getLogger("expirebridge")
 
 HIGHEST_PORT = 65535
+
+
+class LoadsFunctions(Protocol):
+    """What a room's module `function_loading` has."""
+
+    def load_at_start(self, settings: Settings, /) -> None:
+        """Load them into the servers of a listener that starts, and log the result for each."""
 
 
 def listen(
@@ -69,7 +76,8 @@ def listen(
     end_at_sighup()
     # Workers are replaced by those of a newer version: so one of them loads, and not the parent.
     if load_functions and number in {None, 1}:
-        _load_functions(settings)
+        for one in cast("tuple[LoadsFunctions, ...]", given("function_loading")):
+            one.load_at_start(settings)
     registry = Registry.of(settings)
     hooks: list[Hook] = [log_event]
     if metrics_port is not None:
@@ -82,17 +90,6 @@ def listen(
         parent=parent,
     )
     return 0
-
-
-def _load_functions(settings: Settings) -> None:
-    for each in load_into(settings.url):
-        result, node = each.result, {"node": each.node} if each.node else {}
-        if isinstance(result, ServerError):
-            fields = event("functions", outcome="failed", error=str(result), **node)
-        else:
-            fields = event("functions", outcome=result.result, before=result.before, **node)
-        failed = isinstance(result, ServerError) or is_newer(result)
-        logger.log(logging.WARNING if failed else logging.INFO, "%s", each.summary, extra=fields)
 
 
 def _check_ports(first: int | None, count: int) -> None:

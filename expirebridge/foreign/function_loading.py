@@ -1,5 +1,6 @@
 """Loads the functions into the server of a URL, or each primary of its cluster."""
 
+import logging
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from expirebridge.foreign import function_library
 from expirebridge.foreign.function_library import Loading, LoadResult
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.texts import event
+
+logger = logging.getLogger("expirebridge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +79,18 @@ def summary(loading: Loading) -> str:
 def is_newer(result: Loading | ServerError) -> bool:
     """True if the functions of a newer version were left in place."""
     return isinstance(result, Loading) and result.result is LoadResult.NEWER
+
+
+def load_at_start(settings: Settings) -> None:
+    """Load them into the servers of a listener that starts, and log the result for each.
+
+    Raises a ServerError as `load_into`.
+    """
+    for each in load_into(settings.url):
+        result, node = each.result, {"node": each.node} if each.node else {}
+        if isinstance(result, ServerError):
+            fields = event("functions", outcome="failed", error=str(result), **node)
+        else:
+            fields = event("functions", outcome=result.result, before=result.before, **node)
+        failed = isinstance(result, ServerError) or is_newer(result)
+        logger.log(logging.WARNING if failed else logging.INFO, "%s", each.summary, extra=fields)

@@ -28,7 +28,6 @@ OTHERS_TO_FRAMES: set[str] = {
 FRAMES_TO_ROOMS: set[str] = {
     "checks.on_hold -> fleet.functions",
     "cli.handlers -> fleet.functions",
-    "cli.listening -> foreign.function_loading",
     "cli.options -> ledger.engine",
     "cli.tasks -> groups.names",
     "contrib.django.backend -> ledger.row_state",

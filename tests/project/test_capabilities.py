@@ -4,6 +4,7 @@ import expirebridge.fleet.checks
 import expirebridge.fleet.explain
 import expirebridge.fleet.words
 import expirebridge.foreign.checks
+import expirebridge.foreign.function_loading
 import expirebridge.foreign.words
 import expirebridge.groups.checks
 import expirebridge.groups.explain
@@ -45,6 +46,7 @@ import expirebridge.series.words
 from expirebridge.capabilities import given
 from expirebridge.checks.capability_checks import ChecksBeside, GivesChecks, checks_on
 from expirebridge.checks.finding import Occasion
+from expirebridge.cli.listening import LoadsFunctions
 from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.listener.partition.capability_roles import GivesRoles
@@ -184,3 +186,10 @@ TESTING: tuple[GivesRows, ...] = (expirebridge.ledger.testing,)
 
 def test_these_have_rows_that_tests_carry() -> None:
     assert given("testing") == TESTING
+
+
+LOADING: tuple[LoadsFunctions, ...] = (expirebridge.foreign.function_loading,)
+
+
+def test_these_load_functions_into_servers() -> None:
+    assert given("function_loading") == LOADING
