@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from expirebridge.groups.values import Group, GroupListing, GroupState
     from expirebridge.handlers import Call, Then, handler
     from expirebridge.hooks import hook, lifespan
-    from expirebridge.limits.lanes import DeclaredLimit, Lane, QueuePlace
+    from expirebridge.limits.lanes import Lane
     from expirebridge.limits.values import Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
     from expirebridge.observe.logs import log_event
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from expirebridge.task.lateness import LateCause, Lateness
     from expirebridge.task.listings import Counts, LeftOut, Listing, Moving
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
+    from expirebridge.task.queue_place import DeclaredLimit, QueuePlace
     from expirebridge.task.reason import Reason
     from expirebridge.task.task import Change, Outcome, State, Task, current_task
 
@@ -144,7 +145,7 @@ _NAMES = {
     "groups.values": "Group GroupListing GroupState",
     "handlers": "Call Then handler",
     "hooks": "hook lifespan",
-    "limits.lanes": "DeclaredLimit Lane QueuePlace",
+    "limits.lanes": "Lane",
     "limits.values": "Limit LimitListing Rate",
     "listener.listener": "Listener",
     "observe.logs": "log_event",
@@ -157,6 +158,7 @@ _NAMES = {
     "task.lateness": "LateCause Lateness",
     "task.listings": "Counts LeftOut Listing Moving",
     "task.policies": "Busy Discard Exponential Retry Snooze Spread",
+    "task.queue_place": "DeclaredLimit QueuePlace",
     "task.reason": "Reason",
     "task.task": "Change Outcome State Task current_task",
 }

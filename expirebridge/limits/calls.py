@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from expirebridge.limits.lanes import DeclaredLimit, Lane, limit_name_of
+from expirebridge.limits.lanes import Lane
 from expirebridge.limits.replies import limits_from
 from expirebridge.limits.values import LimitListing
 from expirebridge.store.record_values import text
@@ -19,6 +19,7 @@ from expirebridge.task.calls.call import (
     rows_of,
     script,
 )
+from expirebridge.task.queue_place import DeclaredLimit, limit_name_of
 from expirebridge.task.task import Change, from_ms
 
 

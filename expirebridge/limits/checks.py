@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from expirebridge.checks.finding import Check, Finding, first_of, if_any, ok, warning
 from expirebridge.limits.calls import read_limits
-from expirebridge.limits.lanes import DeclaredLimit, Lane
+from expirebridge.limits.lanes import Lane
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.durations import human
+from expirebridge.task.queue_place import DeclaredLimit
 from expirebridge.task.task import from_ms
 from expirebridge.task.texts import plural
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import datetime
 
-from expirebridge.limits.lanes import DeclaredLimit, QueuePlace, without_value
-from expirebridge.limits.replies import place_from
+from expirebridge.limits.lanes import without_value
 from expirebridge.settings import Settings
+from expirebridge.store.queue_places import place_from
 from expirebridge.store.record_values import text as read_text
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
@@ -19,6 +19,7 @@ from expirebridge.task.explaining import (
     reason,
 )
 from expirebridge.task.hold import HOLD
+from expirebridge.task.queue_place import DeclaredLimit, QueuePlace
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State, from_ms, to_ms
 

@@ -3,43 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from expirebridge.task.durations import human
 from expirebridge.task.hold import HOLD
+from expirebridge.task.queue_place import DeclaredLimit
 from expirebridge.task.texts import short_repr
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeclaredLimit:
-    """A limit or a rate, as a listener declared it."""
-
-    name: str
-    """Its name: that which its handlers give it, or `<function>`, or `<function>:<argument>`."""
-    most: int | None = None
-    """The slots of each of its lanes. None for a rate."""
-    interval: float | None = None
-    """Of a rate: seconds between two starts."""
-    burst: int | None = None
-    """Of a rate: the most starts at once after a pause."""
-    wait: float | None = None
-    """Seconds after which a task that waits fails. None: it waits on."""
-    fair: bool = False
-    """True if the values of an argument take turns at its slots."""
-    ordered: bool = False
-    """True if the tasks of a lane run in the order of their due times."""
-    functions: tuple[str, ...] = ()
-    """The functions that it limits."""
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        """Its numbers, in words."""
-        if self.interval is not None:
-            burst = f", {self.burst} at once" if (self.burst or 1) > 1 else ""
-            return f"one start every {human(self.interval)}{burst}"
-        wait = f", waits {human(self.wait)} at most" if self.wait is not None else ""
-        who = ", in order" if self.ordered else ", by turns" if self.fair else ""
-        return f"{self.most} at once{who}{wait}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,47 +26,7 @@ class Lane:
         return short_repr(self)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueuePlace:
-    """Where a waiting task stands in line."""
-
-    lane: str
-    """The lane in which it waits: see `Lane`; or `hold func <name>` or `hold tag <tag>`."""
-    position: int | None
-    """Its place in line, from 1; None if it is in no line."""
-    held: int
-    """How many tasks have a slot in the lane."""
-    limit: DeclaredLimit | None
-    """None for a hold, and for a limit that no listener declares any more."""
-    hold: str = ""
-    """Of a hold: until when, by whom and why, as far as that was said."""
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        """A sentence such as `waits for a slot of sms=17: 2 of 2 taken, 3rd in line`."""
-        line = f", {_ordinal(self.position)} in line" if self.position is not None else ""
-        if self.lane.startswith(HOLD):
-            return f"on hold: {self.lane.removeprefix(HOLD)}{self.hold}{line}"
-        if self.limit is None:
-            return f"waits for a slot of {self.lane}: its limit is not declared{line}"
-        if self.limit.interval is not None:
-            return f"waits for a start of {self.lane}: {self.limit}{line}"
-        return f"waits for a slot of {self.lane}: {self.held} of {self.limit.most} taken{line}"
-
-
-def limit_name_of(lane: str) -> str:
-    """The name of the limit to which a lane belongs."""
-    return lane.partition("=")[0]
-
-
 def without_value(lane: str) -> str:
     """The name of a lane without the value in it, which is an argument of a task."""
     name, is_one_of_many, _ = lane.partition("=")
     return f"{name}=(not shown)" if is_one_of_many and not lane.startswith(HOLD) else lane
-
-
-def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{'th' if 10 < number % 100 < 14 else ending}"

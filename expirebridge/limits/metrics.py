@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from prometheus_client.core import GaugeMetricFamily
 
 from expirebridge.limits.calls import read_limits
-from expirebridge.limits.lanes import Lane, limit_name_of
+from expirebridge.limits.lanes import Lane
 from expirebridge.observe.capability_metrics import CapabilityMetrics, Scrape
 from expirebridge.task.calls.call import Steps
+from expirebridge.task.queue_place import limit_name_of
 
 MOST_LANES = 10
 """Lanes that become labels, those with most tasks: there may be one for each customer."""

@@ -9,10 +9,11 @@ from typing import Literal
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.limits.lanes import DeclaredLimit, Lane
+from expirebridge.limits.lanes import Lane
 from expirebridge.task.durations import LONGEST, Duration, seconds_of
 from expirebridge.task.keywords import advising
 from expirebridge.task.listings import LeftOut
+from expirebridge.task.queue_place import DeclaredLimit
 from expirebridge.task.texts import short_repr
 
 MOST = 1_000_000

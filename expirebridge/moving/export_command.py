@@ -20,7 +20,6 @@ from expirebridge.cli.output import progress_bar, warn
 from expirebridge.cli.stats import store_of
 from expirebridge.hooks import Hooks
 from expirebridge.limits.calls import read_limits
-from expirebridge.limits.lanes import limit_name_of
 from expirebridge.moving import calls, ndjson
 from expirebridge.moving.calls import Stored
 from expirebridge.series.calls import series_page
@@ -29,6 +28,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.listings import texts_of
+from expirebridge.task.queue_place import limit_name_of
 from expirebridge.task.task import UNCLAIMED, State
 from expirebridge.task.texts import plural
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from expirebridge.limits.replies import place_from
+from expirebridge.store.queue_places import place_from
 from expirebridge.store.record_values import (
     args_of,
     call_of,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from expirebridge.task.texts import short_repr
 
 if TYPE_CHECKING:  # a process that only makes tasks does without these
-    from expirebridge.limits.lanes import QueuePlace
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.lateness import Lateness
+    from expirebridge.task.queue_place import QueuePlace
     from expirebridge.task.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,6 @@ SPINE_TO_ROOMS: set[str] = {
     "listener.execution.executor -> limits.declared_limits",
     "listener.execution.leases -> limits.calls",
     "listener.execution.leases -> limits.declared_limits",
-    "store.task_records -> limits.replies",
-    "task.task -> limits.lanes",
 }
 """Each wants a seam."""
 
