@@ -43,8 +43,8 @@ from expirebridge.cli.output import (
     warn,
     warn_of,
 )
-from expirebridge.groups.names import group_of
 from expirebridge.task.durations import seconds_of
+from expirebridge.task.keys import group_of
 from expirebridge.task.listings import Listing
 from expirebridge.task.operations.listing import MAX_EXAMINED
 from expirebridge.task.task import Change, State, Task

@@ -1,12 +1,12 @@
 """Why a follow-up waits: for its group."""
 
 from expirebridge.groups import calls
-from expirebridge.groups.names import group_of
 from expirebridge.groups.values import Group
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.calls.circumstances import Circumstances
 from expirebridge.task.explaining import Explanations, Precedence, reason
+from expirebridge.task.keys import group_of
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State
 

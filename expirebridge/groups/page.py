@@ -10,9 +10,8 @@ from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import GroupNotFound, InvalidTask
-from expirebridge.groups.names import group_of
 from expirebridge.groups.values import Group, GroupState
-from expirebridge.task.keys import check_group
+from expirebridge.task.keys import check_group, group_of
 from expirebridge.task.listings import texts_of
 from expirebridge.task.task import State, Task
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form

@@ -36,6 +36,7 @@ ERASED = b'{"erased":true}'
 
 GROUP_NAME = r"[A-Za-z0-9_.:-]{1,100}"
 """The name of a group, as a regular expression."""
+_MEMBER = rf"({GROUP_NAME})@(?:g[0-9]+|then)"
 
 _ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}", re.ASCII)
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -184,6 +185,12 @@ def check_group(name: object) -> str:
             "_ . : -"
         )
     return name
+
+
+def group_of(id: str) -> str | None:
+    """The name of the group to which a member, or a follow-up, belongs; None for other ids."""
+    found = re.fullmatch(_MEMBER, id)
+    return found[1] if found else None
 
 
 def check_given(args: object, kwargs: object) -> None:

@@ -12,7 +12,6 @@ import redis
 from expirebridge.errors import ServerUnreachable
 from expirebridge.groups import calls as groups
 from expirebridge.groups.calls import Cancelling
-from expirebridge.groups.names import group_of
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.limits.calls import declare_limits
@@ -38,6 +37,7 @@ from expirebridge.task.calls.claiming import Claim, SettledThen, Settlement
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.calls.reconciling import EventKind, KeyEvent
+from expirebridge.task.keys import group_of
 from expirebridge.task.task import from_ms
 from expirebridge.task.texts import plural
 from expirebridge.testing import time
