@@ -39,11 +39,12 @@ if TYPE_CHECKING:
         TaskExists,
     )
     from expirebridge.groups.values import Group, GroupListing, GroupState
-    from expirebridge.handlers import Call, Then, handler
+    from expirebridge.handlers import Call, Then
     from expirebridge.hooks import hook, lifespan
     from expirebridge.limits.lanes import Lane
     from expirebridge.limits.values import Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
+    from expirebridge.marking import handler
     from expirebridge.observe.logs import log_event
     from expirebridge.series.declaration import every
     from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
@@ -143,11 +144,12 @@ _NAMES = {
         "ServerUnsuitable SlotMoving SlotUnserved TaskDiffers TaskExists"
     ),
     "groups.values": "Group GroupListing GroupState",
-    "handlers": "Call Then handler",
+    "handlers": "Call Then",
     "hooks": "hook lifespan",
     "limits.lanes": "Lane",
     "limits.values": "Limit LimitListing Rate",
     "listener.listener": "Listener",
+    "marking": "handler",
     "observe.logs": "log_event",
     "series.declaration": "every",
     "series.values": "Series SeriesListing SeriesOutcome",

@@ -1,6 +1,6 @@
 """The bridges, composed of the operations of the spine and of each capability.
 
-Beside `capabilities` this is the one module that names them: so type checkers and editors show
+Beside `capabilities` and `marking` no module names them: so type checkers and editors show
 their methods.
 """
 

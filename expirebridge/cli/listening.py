@@ -29,7 +29,7 @@ HIGHEST_PORT = 65535
 
 
 class LoadsFunctions(Protocol):
-    """What a room's module `function_loading` has."""
+    """What a capability's module `function_loading` has."""
 
     def load_at_start(self, settings: Settings, /) -> None:
         """Load them into the servers of a listener that starts, and log the result for each."""

@@ -11,7 +11,7 @@ from expirebridge.task.lazy_imports import names_of
 if TYPE_CHECKING:
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
-    from expirebridge.handlers.definition import Handler, Kind, handler, is_private, typed_arguments
+    from expirebridge.handlers.definition import Handler, Kind, is_private, typed_arguments
     from expirebridge.handlers.registry import Registry, name_of, refuse_left_out, watched
     from expirebridge.handlers.signatures import Shape
     from expirebridge.handlers.then import Then
@@ -24,7 +24,6 @@ __all__ = [
     "Shape",
     "Then",
     "check_binding",
-    "handler",
     "is_private",
     "name_of",
     "plain_arguments",
@@ -36,7 +35,7 @@ __all__ = [
 _NAMES = {
     "handlers.arguments": "check_binding plain_arguments",
     "handlers.call": "Call",
-    "handlers.definition": "Handler Kind handler is_private typed_arguments",
+    "handlers.definition": "Handler Kind is_private typed_arguments",
     "handlers.registry": "Registry name_of refuse_left_out watched",
     "handlers.signatures": "Shape",
     "handlers.then": "Then",

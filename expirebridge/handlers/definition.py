@@ -5,15 +5,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.limits.bound_limits import BoundLimit, bind_limits
-from expirebridge.limits.values import Limit, Rate, limits_of
 from expirebridge.task.durations import Duration
 from expirebridge.task.framework import surrounded
 from expirebridge.task.keys import check_func
-from expirebridge.task.keywords import advising
 from expirebridge.task.policies import (
     MisfirePolicy,
     MisfireSpec,
@@ -34,8 +31,14 @@ F = TypeVar("F", bound=Function)
 _MARKS = "__expirebridge_handler__"
 
 
+BindLimits = Callable[[Function, str], tuple[Any, ...]]
+"""Binds limits to a function and the name of its handler. Raises InvalidTask if they do not fit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Marks:
+class Marks:
+    """What `@handler` says of a function."""
+
     retry: RetryPolicy | None = None
     timeout: float | None = None
     misfire: MisfirePolicy | None = None
@@ -44,7 +47,7 @@ class _Marks:
     typed: bool = False
     process: bool = False
     private: bool = False
-    limits: tuple[Limit | Rate, ...] = ()
+    bind_limits: BindLimits | None = None
 
 
 class Kind(StrEnum):
@@ -77,8 +80,8 @@ class Handler:
     """Its former names, under which tasks may also call it."""
     in_process: bool = False
     """True if it is called in a process of its own."""
-    limits: tuple[BoundLimit, ...] = ()
-    """Its limits and its rate, in the order in which a task takes its slots."""
+    limits: tuple[Any, ...] = ()
+    """Its limits and its rate: see `limits_on`."""
     is_declared: bool = False
     """True if `@handler` or HANDLERS marks it."""
 
@@ -109,12 +112,12 @@ class Handler:
                 "call would not run it. Drop its yield; or @handler, or its place in HANDLERS, if "
                 "it only helps others"
             )
-        marks: _Marks = getattr(function, _MARKS, _Marks())
+        marks: Marks = getattr(function, _MARKS, Marks())
         typed = typed_arguments(function)
         if marks.process and (fault := _fault_in_process(function)):
             raise HandlersError(f"{place_of(name, function)}: process=True: {fault}")
         try:
-            limits = bind_limits(marks.limits, function, name)
+            limits = () if marks.bind_limits is None else marks.bind_limits(function, name)
         except InvalidTask as error:
             raise HandlersError(f"{place_of(name, function)}: {error}") from None
         call = function if typed is None else typed.reading(function)
@@ -151,7 +154,7 @@ def typed_arguments(function: Function) -> "TypedArguments | None":
 
     Raises HandlersError if its annotations cannot be used, or pydantic is not installed.
     """
-    marks: _Marks | None = getattr(function, _MARKS, None)
+    marks: Marks | None = getattr(function, _MARKS, None)
     return _typed_arguments(function) if marks is not None and marks.typed else None
 
 
@@ -170,10 +173,7 @@ def _typed_arguments(function: Function) -> "TypedArguments":
         raise HandlersError(f"{place}: a typed handler: {error}") from None
 
 
-@overload
-def handler(function: F, /) -> F: ...
-@overload
-def handler(
+def marks_of(
     *,
     retry: RetrySpec | None = None,
     timeout: Duration | None = None,
@@ -184,57 +184,10 @@ def handler(
     typed: bool = False,
     process: bool = False,
     private: bool = False,
-    limit: Limit | Sequence[Limit] | None = None,
-    rate: Rate | None = None,
-) -> Callable[[F], F]: ...
-@advising
-def handler(
-    function: F | None = None,
-    /,
-    *,
-    retry: RetrySpec | None = None,
-    timeout: Duration | None = None,
-    late_after: Duration | None = None,
-    misfire: MisfireSpec | None = None,
-    late: Duration | None = None,
-    aliases: Sequence[str] = (),
-    typed: bool = False,
-    process: bool = False,
-    private: bool = False,
-    limit: Limit | Sequence[Limit] | None = None,
-    rate: Rate | None = None,
-) -> F | Callable[[F], F]:
-    """Mark a function as a handler, and give it a policy of its own.
-
-    Handlers need no decorator, unless a listener takes only marked ones (`listen --only-marked`).
-
-    `retry` is a list of delays, `[]` for a single attempt, or `Exponential(...)`; `timeout` is how
-    long it may run; `late_after` and `misfire` are what is done with a task that is found too late,
-    as in `make_task`. What a task says for itself goes before. `late` is its objective: 99 % of its
-    tasks are to begin at most so late, and metrics and `expirebridge stats` show how well that is
-    kept; it changes no task. `aliases` are former names, such as
-    `["mail.send_old"]`: tasks that were made with one run this function.
-
-    With `typed`, pydantic compares each argument with its annotation, where the task is made with
-    the function itself, and where it runs: with a UUID, datetime, Decimal, Enum, dataclass or
-    model, what is stored is JSON, and the handler receives the value again. Arguments without an
-    annotation, or with `Any`, stay as they are. It needs `expirebridge[typed]`.
-
-    With `process`, a listener calls this plain function in a process of its own, which it kills at
-    the timeout. A crash there fails that attempt alone. A new process imports the function by its
-    name: it must be defined in its module itself, with `def`.
-
-    With `private`, the arguments of its tasks are never in the name of a key, if they are made with
-    the function itself; with its name, give `make_task(..., private=True)`.
-
-    `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`, or two limits,
-    one with `per` and one without; `rate` is how many start in a time, such as `Rate(100, "1m")`.
-    Together they are at most two.
-
-    Raises InvalidTask for values that cannot be, and for what is no function, such as a
-    `functools.partial`: no task could name it.
-    """
-    marks = _Marks(
+    bind_limits: BindLimits | None = None,
+) -> Marks:
+    """Check what `@handler` says of a function, and return it. Raises InvalidTask."""
+    return Marks(
         retry=policy_of(retry),
         timeout=check_timeout(timeout),
         misfire=misfire_policy_of(late_after, misfire),
@@ -243,17 +196,17 @@ def handler(
         typed=_check_flag("typed", typed),
         process=_check_flag("process", process),
         private=_check_flag("private", private),
-        limits=limits_of(limit, rate),
+        bind_limits=bind_limits,
     )
 
-    def mark(marked: F) -> F:
-        # A class is refused where handlers are chosen, which knows its name there.
-        if not (inspect.isfunction(marked) or inspect.isclass(marked)):
-            raise InvalidTask(f"@handler marks {marked!r}, which is not a function: write a def")
-        setattr(marked, _MARKS, marks)
-        return marked
 
-    return mark if function is None else mark(function)
+def mark(marked: F, marks: Marks) -> F:
+    """Mark a function as a handler. Raises InvalidTask for what is no function."""
+    # A class is refused where handlers are chosen, which knows its name there.
+    if not (inspect.isfunction(marked) or inspect.isclass(marked)):
+        raise InvalidTask(f"@handler marks {marked!r}, which is not a function: write a def")
+    setattr(marked, _MARKS, marks)
+    return marked
 
 
 def _check_aliases(aliases: Sequence[str]) -> tuple[str, ...]:
@@ -290,7 +243,7 @@ def _fault_in_process(function: Function) -> str:
 
 def with_retry(function: Function, default: RetryPolicy) -> RetryPolicy:
     """Mark a function as a handler with this policy, unless it has one; returns what it has."""
-    marks: _Marks = getattr(function, _MARKS, _Marks())
+    marks: Marks = getattr(function, _MARKS, Marks())
     retry = default if marks.retry is None else marks.retry
     setattr(function, _MARKS, replace(marks, retry=retry))
     return retry
@@ -298,7 +251,7 @@ def with_retry(function: Function, default: RetryPolicy) -> RetryPolicy:
 
 def is_private(function: Function) -> bool:
     """True if the arguments of its tasks must not be in the name of a key."""
-    marks: _Marks | None = getattr(function, _MARKS, None)
+    marks: Marks | None = getattr(function, _MARKS, None)
     return marks is not None and marks.private
 
 

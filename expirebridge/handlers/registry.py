@@ -9,14 +9,15 @@ are marked or listed, and nothing that is merely imported.
 import difflib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Self
+from typing import Any, Protocol, Self, cast
 
+from expirebridge.capabilities import given
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
 from expirebridge.handlers.definition import Function, Handler
@@ -24,12 +25,24 @@ from expirebridge.handlers.loading import HandlersFolder, HandlersModule, is_lef
 from expirebridge.handlers.module_list import ModuleList
 from expirebridge.handlers.selection import beside_tasks, listed_in, refuse_lost_marks, select
 from expirebridge.hooks import Hook, Lifespan
-from expirebridge.limits.declared_limits import refuse_conflicting_limits
-from expirebridge.series.declaration import declared_series, refuse_lost_series
-from expirebridge.series.schedule import SeriesSpec
 from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.task import framework
 from expirebridge.task.keys import check_func
+
+
+class Declares(Protocol):
+    """What a capability's module `declaration` has."""
+
+    def declared(self, handlers: Iterable[Handler], /) -> Sequence[Any]:
+        """Return the series that these declare. Raises HandlersError if they do not agree."""
+        ...
+
+    def refuse_lost(self, modules: Iterable[ModuleType], handlers: Iterable[Handler], /) -> None:
+        """Raise HandlersError if a function of these modules says something, and is no handler."""
+
+
+def _declaring() -> tuple[Declares, ...]:
+    return cast("tuple[Declares, ...]", given("declaration"))
 
 
 class Registry:
@@ -48,7 +61,6 @@ class Registry:
         hooks: Sequence[Hook] = (),
         lifespans: Sequence[Lifespan] = (),
     ) -> None:
-        refuse_conflicting_limits(handlers.values())
         owners = owners_of_aliases(handlers, renames)
         aliases: dict[str, list[str]] = {name: [] for name in handlers}
         for alias, owner in owners.items():
@@ -62,8 +74,10 @@ class Registry:
         }
         self.loaded = len(self._handlers)
         """How many handlers there are, those that this registry leaves out included."""
-        self.series: tuple[SeriesSpec, ...] = declared_series(self._handlers.values())
-        """The series that `@every` declares, by id."""
+        self.series: tuple[Any, ...] = tuple(
+            each for one in _declaring() for each in one.declared(self._handlers.values())
+        )
+        """The series that `@every` declares, each a `SeriesSpec`, by id."""
         self.hooks = tuple(hooks)
         self.lifespans = tuple(lifespans)
 
@@ -99,7 +113,8 @@ class Registry:
             hooks += selected.hooks
             lifespans += selected.lifespans
         hooks += framework.hooks()
-        refuse_lost_series(_modules_of(packages), handlers.values())
+        for one in _declaring():
+            one.refuse_lost(_modules_of(packages), handlers.values())
         refuse_lost_marks(_modules_of(packages), handlers.values())
         # Listed modules have no package in common that could name their former names.
         renames = [] if isinstance(place, str) else renames_in(sys.modules[packages[0]], handlers)

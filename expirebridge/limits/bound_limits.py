@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import Parameter
 from typing import Any
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.call_signature import call_signature, unclear
-from expirebridge.limits.values import Limit, Rate, lane_value
+from expirebridge.handlers.definition import Handler
+from expirebridge.limits.values import Limit, Rate, lane_value, limits_of
 
 KEYWORD_ONLY = -1
 """The place of an argument that is given by its name only."""
@@ -57,6 +59,13 @@ def _entry(argument: LaneArgument | None) -> tuple[int | None, str | None, str |
     return argument.place, argument.parameter, argument.default
 
 
+def binding_of(
+    limit: Limit | Sequence[Limit] | None, rate: Rate | None
+) -> Callable[[Callable[..., Any], str], tuple[BoundLimit, ...]]:
+    """Return what binds the limits that `@handler` was given. Raises InvalidTask as `limits_of`."""
+    return partial(bind_limits, limits_of(limit, rate))
+
+
 def bind_limits(
     limits: Sequence[Limit | Rate], function: Callable[..., Any], name: str
 ) -> tuple[BoundLimit, ...]:
@@ -71,6 +80,12 @@ def bind_limits(
             f"limit=, rate=: both have the name {bound[0].name!r}: give one of them another"
         )
     return bound
+
+
+def limits_on(handler: Handler) -> tuple[BoundLimit, ...]:
+    """The limits and the rate of a handler, in the order in which a task takes its slots."""
+    limits: tuple[BoundLimit, ...] = handler.limits
+    return limits
 
 
 def _bind(limit: Limit | Rate, function: Callable[..., Any], name: str) -> BoundLimit:

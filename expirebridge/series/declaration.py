@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.arguments import check_binding, plain_arguments
-from expirebridge.handlers.definition import F, Function, Handler, handler, is_marked, place_of
+from expirebridge.handlers.definition import F, Function, Handler, Marks, is_marked, place_of
+from expirebridge.handlers.definition import mark as mark_handler
 from expirebridge.series.schedule import (
     Missed,
     Overlap,
@@ -112,7 +113,7 @@ def every(
         if not inspect.isfunction(marked):
             raise InvalidTask(f"@every marks {marked!r}, which is not a function")
         setattr(marked, _DECLARED, (*declarations(marked), declaration))
-        return marked if is_marked(marked) else handler(marked)
+        return marked if is_marked(marked) else mark_handler(marked, Marks())
 
     return mark
 
@@ -123,7 +124,7 @@ def declarations(function: Function) -> tuple[Declaration, ...]:
     return found
 
 
-def declared_series(handlers: Iterable[Handler]) -> tuple[SeriesSpec, ...]:
+def declared(handlers: Iterable[Handler]) -> tuple[SeriesSpec, ...]:
     """Return the series that handlers declare, by id.
 
     Raises HandlersError if two different ones have one id, or one cannot be.
@@ -141,7 +142,7 @@ def declared_series(handlers: Iterable[Handler]) -> tuple[SeriesSpec, ...]:
     return tuple(series for _, (series, _) in sorted(found.items()))
 
 
-def refuse_lost_series(modules: Iterable[ModuleType], handlers: Iterable[Handler]) -> None:
+def refuse_lost(modules: Iterable[ModuleType], handlers: Iterable[Handler]) -> None:
     """Raise HandlersError if `@every` marks a function of these modules that is no handler.
 
     Nothing would ever run it.

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from expirebridge import handler
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.handlers import Handler, Registry, handler, name_of
+from expirebridge.handlers import Handler, Registry, name_of
 from tests.kit.modules import forgotten, put
 
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
+from expirebridge import handler
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import (
     Handler,
     Registry,
     check_binding,
-    handler,
     name_of,
 )
 from expirebridge.settings import Settings

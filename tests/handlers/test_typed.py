@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from expirebridge import Call, Discard
+from expirebridge import Call, Discard, handler
 from expirebridge.bridge import Operations
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.handlers import Handler, Registry, handler, typed_arguments
+from expirebridge.handlers import Handler, Registry, typed_arguments
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import PARTITIONS

@@ -1,7 +1,7 @@
 """Takes a room out of a copy of the package, and runs the spine's tests there.
 
 `python -m tests.kit.without moving` deletes the folder of `moving`, its line in `CAPABILITIES`,
-and those that name it at the head of the bridge.
+and those that name it at the heads, where bridges and `@handler` are composed.
 Then it imports all other modules, looks for scripts that include what is gone, and runs the quick
 tests of `tests/spine` and `tests/listener`, but for those that use the room themselves.
 `tests/project/taken_out.py` lists the rooms that come out today.
@@ -26,7 +26,7 @@ from tests.kit.processes import ROOT
 from tests.project.taken_out import USED_IN
 
 PACKAGE = "expirebridge"
-HEADS = ("capabilities.py", "bridge.py")
+HEADS = ("capabilities.py", "bridge.py", "marking.py")
 """Where rooms are named."""
 PYTHON = ".venv/bin/python"
 TESTED = ("tests/spine", "tests/listener")
@@ -62,7 +62,7 @@ def imported_by(source: str) -> set[str]:
 
 
 def without_room(source: str, room: str) -> str:
-    """A source without its imports from a room, and without the lines that use these names only."""
+    """A source without its imports from a room, and without the lines that use these names."""
     names, dropped = {f'"{room}"'}, set[int]()
     for node in ast.parse(source).body:
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PACKAGE}.{room}."):
@@ -71,7 +71,7 @@ def without_room(source: str, room: str) -> str:
     return "".join(
         line
         for number, line in enumerate(source.splitlines(keepends=True), 1)
-        if number not in dropped and line.strip().removesuffix(",") not in names
+        if number not in dropped and not names & {*re.findall(r'"\w+"|\w+', line)}
     )
 
 

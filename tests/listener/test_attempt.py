@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from expirebridge.handlers import Handler, Registry, handler
+from expirebridge import handler
+from expirebridge.handlers import Handler, Registry
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity

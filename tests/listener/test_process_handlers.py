@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expirebridge import handler
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
-from expirebridge.handlers import Handler, Kind, Registry, handler
+from expirebridge.handlers import Handler, Kind, Registry
 from expirebridge.listener.execution.outcome import shown_error
 from expirebridge.listener.execution.process_pool.protocol import (
     Begun,

@@ -1,11 +1,6 @@
 """Imports that the rules of the layout do not allow, as long as they are there."""
 
 SPINE_TO_ROOMS: set[str] = {
-    "handlers.definition -> limits.bound_limits",
-    "handlers.definition -> limits.values",
-    "handlers.registry -> limits.declared_limits",
-    "handlers.registry -> series.declaration",
-    "handlers.registry -> series.schedule",
     "listener.execution.executor -> limits.declared_limits",
     "listener.execution.leases -> limits.calls",
     "listener.execution.leases -> limits.declared_limits",

@@ -27,6 +27,7 @@ import expirebridge.ledger.testing
 import expirebridge.ledger.words
 import expirebridge.limits.checks
 import expirebridge.limits.clear_values
+import expirebridge.limits.declaration
 import expirebridge.limits.explain
 import expirebridge.limits.metrics
 import expirebridge.limits.page
@@ -38,6 +39,7 @@ import expirebridge.sealing.checks
 import expirebridge.sealing.explain
 import expirebridge.sealing.words
 import expirebridge.series.checks
+import expirebridge.series.declaration
 import expirebridge.series.metrics
 import expirebridge.series.page
 import expirebridge.series.roles
@@ -49,6 +51,7 @@ from expirebridge.checks.finding import Occasion
 from expirebridge.cli.listening import LoadsFunctions
 from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
+from expirebridge.handlers.registry import Declares
 from expirebridge.listener.partition.capability_roles import GivesRoles
 from expirebridge.observe.capability_metrics import GivesMetrics
 from expirebridge.series.places import GivesSeries
@@ -193,3 +196,13 @@ LOADING: tuple[LoadsFunctions, ...] = (expirebridge.foreign.function_loading,)
 
 def test_these_load_functions_into_servers() -> None:
     assert given("function_loading") == LOADING
+
+
+DECLARATIONS: tuple[Declares, ...] = (
+    expirebridge.limits.declaration,
+    expirebridge.series.declaration,
+)
+
+
+def test_these_let_functions_declare_something() -> None:
+    assert given("declaration") == DECLARATIONS

@@ -13,9 +13,10 @@ from uuid import uuid4
 import pytest
 
 import expirebridge
+from expirebridge import handler
 from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask, TaskExists
-from expirebridge.handlers import Registry, handler
+from expirebridge.handlers import Registry
 from expirebridge.hooks import Event, Hooks, Made, Making
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import (
