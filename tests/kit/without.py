@@ -1,10 +1,11 @@
 """Takes a room out of a copy of the package, and runs the spine's tests there.
 
 `python -m tests.kit.without moving` deletes the folder of `moving`, its line in `CAPABILITIES`,
-and those that name it at the heads, where bridges and `@handler` are composed.
+and those that name it at the heads, where bridges and `@handler` are composed. What may import
+the room goes along: `GO_ALONG` in `tests/project/taken_out.py` names it.
 Then it imports all other modules, looks for scripts that include what is gone, and runs the quick
 tests of `tests/spine` and `tests/listener`, but for those that use the room themselves.
-`tests/project/taken_out.py` lists the rooms that come out today.
+The same module lists the rooms that come out today.
 """
 
 import argparse
@@ -22,14 +23,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import expirebridge
 from tests.kit.processes import ROOT
-from tests.project.taken_out import USED_IN
+from tests.project.taken_out import GO_ALONG, USED_IN
 
 PACKAGE = "expirebridge"
 HEADS = ("capabilities.py", "bridge.py", "marking.py")
 """Where rooms are named."""
 PYTHON = ".venv/bin/python"
 TESTED = ("tests/spine", "tests/listener")
+PUBLIC = {
+    f"{PACKAGE}.{name}": f"{PACKAGE}.{module}"
+    for module, names in vars(expirebridge)["_NAMES"].items()
+    for name in names.split()
+}
+"""The module of each name of the package."""
 
 _IMPORT_ALL = f"""
 import importlib, json, pkgutil
@@ -50,7 +58,10 @@ print(json.dumps(failed))
 
 
 def imported_by(source: str) -> set[str]:
-    """Every module from which a source imports, and `module.name` for each name of one."""
+    """Every module from which a source imports, and `module.name` for each name of one.
+
+    For public names of the package, it is the module in which they stand.
+    """
     found = set[str]()
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -58,7 +69,7 @@ def imported_by(source: str) -> set[str]:
                 found |= {alias.name for alias in names}
             case ast.ImportFrom(module=str(module), names=names):
                 found |= {module, *(f"{module}.{alias.name}" for alias in names)}
-    return found
+    return found | {PUBLIC[name] for name in found & PUBLIC.keys()}
 
 
 def without_room(source: str, room: str) -> str:
@@ -75,9 +86,17 @@ def without_room(source: str, room: str) -> str:
     )
 
 
+def taken_with(room: str) -> set[str]:
+    """A room, and all that goes along with it, as dotted names."""
+    gone = {room}
+    for along in GO_ALONG.get(room, ()):
+        gone |= taken_with(along)
+    return gone
+
+
 @contextmanager
 def taken_out(room: str) -> Iterator[Path]:
-    """A copy of the repository without a room, and without its tests."""
+    """A copy of the repository without a room and what goes along, and without their tests."""
     with tempfile.TemporaryDirectory(prefix=f"without-{room}-") as place:
         copy = Path(place)
         for path in ROOT.iterdir():
@@ -87,11 +106,20 @@ def taken_out(room: str) -> Iterator[Path]:
             elif path.name not in {".git", ".venv"}:
                 (copy / path.name).symlink_to(path)
         _make_environment(copy / ".venv", copy)
-        shutil.rmtree(copy / PACKAGE / room)
-        shutil.rmtree(copy / "tests" / room, ignore_errors=True)
-        for path in (copy / PACKAGE / head for head in HEADS):
-            path.write_text(without_room(path.read_text(), room))
+        for part in taken_with(room):
+            _delete(copy, part)
         yield copy
+
+
+def _delete(copy: Path, part: str) -> None:
+    place = copy / PACKAGE / part.replace(".", "/")
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.with_suffix(".py").unlink()
+    shutil.rmtree(copy / "tests" / part, ignore_errors=True)
+    for path in (copy / PACKAGE / head for head in HEADS):
+        path.write_text(without_room(path.read_text(), part))
 
 
 def _make_environment(environment: Path, copy: Path) -> None:
@@ -132,12 +160,16 @@ def unreadable(copy: Path) -> list[str]:
 
 
 def users_of(room: str, copy: Path) -> set[Path]:
-    """The test modules of the spine that use a room, if only by way of another module of tests."""
+    """The test modules of the spine that use a room, or what goes along with it.
+
+    Some do by way of another module of tests.
+    """
     modules = {
         ".".join(path.relative_to(copy).with_suffix("").parts): imported_by(path.read_text())
         for path in (copy / "tests").rglob("*.py")
     }
-    begins = tuple(f"{name}." for name in (f"{PACKAGE}.{room}", f"tests.{room}"))
+    gone_parts = taken_with(room)
+    begins = tuple(f"{top}.{part}." for top in (PACKAGE, "tests") for part in gone_parts)
     gone = {
         name
         for name, imports in modules.items()
