@@ -22,7 +22,7 @@ def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
     known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
     idle = [one.name for one in found if one.func is None and one.tag is None]
     endless = [one for one in found if one.name not in idle and one.until is None and not one.by]
-    lacking = known.lacking(one.func for one in found if one.func is not None)
+    unknown = known.unknown(one.func for one in found if one.func is not None)
     if idle:
         tag = "{TAG}" if (yield from PARTITIONS) > 1 else ""
         return warning(
@@ -36,11 +36,11 @@ def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
             f"if it is meant, say so: expirebridge hold {_option_of(endless[0])} --reason TEXT; if "
             f"not: expirebridge release {_option_of(endless[0])}",
         )  # fmt: skip
-    if lacking:
-        named = [f"{func}: {lack}" for func, lack in lacking.items()]
+    if unknown:
+        named = [f"{func}: {why}" for func, why in unknown.items()]
         return warning(
             "holds", f"a function on hold is not known: {first_of(named)}",
-            f"expirebridge release --func {shlex.quote(next(iter(lacking)))}",
+            f"expirebridge release --func {shlex.quote(next(iter(unknown)))}",
         )  # fmt: skip
     waiting = sum(one.waiting for one in found)
     return ok(

@@ -141,11 +141,11 @@ class Cluster:
             self._asked = time.monotonic()
             return self.known
 
-    def follow(self, slot: int, *, left: Address, to: Address) -> None:
+    def follow(self, slot: int, *, old: Address, new: Address) -> None:
         """Record that a slot has left a node, as that node said."""
-        known = self.look(first=to)
-        if known.node_of(slot) == left:
-            self.known = known.corrected(slot, to)
+        known = self.look(first=new)
+        if known.node_of(slot) == old:
+            self.known = known.corrected(slot, new)
 
     def _first_look(self) -> SlotMap:
         """Ask all seeds: whether they are nodes of one cluster is not asked again."""

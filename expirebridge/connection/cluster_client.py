@@ -55,8 +55,8 @@ class Redirect(NamedTuple):
     """Record that a slot moved away from a node."""
 
     slot: int
-    left: Address
-    to: Address
+    old: Address
+    new: Address
 
 
 class Backoff(NamedTuple):
@@ -154,8 +154,8 @@ class ClusterRouter:
                 return self.cluster.find(slot)
             case Refresh(last):
                 return self.cluster.look(last=last)
-            case Redirect(slot, left, to):
-                return self.cluster.follow(slot, left=left, to=to)
+            case Redirect(slot, old, new):
+                return self.cluster.follow(slot, old=old, new=new)
 
     def node_of(self, slot: int) -> Address | None:
         """The node that serves a slot, as far as is known."""

@@ -33,7 +33,7 @@ def check_functions(lease: float) -> Steps[Finding]:
     coming = yield from inspection.survey_functions(_SAMPLE)
     known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
     counts = Counter(waiting.functions(MissingAbility.FUNCTION))
-    lacking = known.lacking(func for func in coming.functions if func not in counts)
+    unknown = known.unknown(func for func in coming.functions if func not in counts)
     problems = []
     if counts:
         named = [f"{func} ({count})" for func, count in counts.most_common()]
@@ -41,13 +41,13 @@ def check_functions(lease: float) -> Steps[Finding]:
             f"tasks{_scope(waiting.examined)} wait for functions that the listeners do not know: "
             f"{first_of(named)}; each fails after 24 h"
         )
-    if lacking:
-        named = [f"{func}: {lack}" for func, lack in lacking.items()]
+    if unknown:
+        named = [f"{func}: {why}" for func, why in unknown.items()]
         problems.append(
             f"tasks{_scope(coming.examined)} will wait when they are due: {first_of(named)}"
         )
     if problems:
-        func = next(iter([*(func for func, _ in counts.most_common(1)), *lacking]))
+        func = next(iter([*(func for func, _ in counts.most_common(1)), *unknown]))
         return warning(
             "functions",
             "; ".join(problems),

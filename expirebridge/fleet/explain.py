@@ -49,8 +49,8 @@ class _Listeners:
             text = "no listener sends heartbeats"
             return obstacle(found, "no-listener", text, "expirebridge listen")
         func = found.task.func
-        if lack := KnownFunctions.of(self.fleet).lack(func):
-            text = f"its function {func} is missing: {lack}"
+        if why := KnownFunctions.of(self.fleet).why_unknown(func):
+            text = f"its function {func} is missing: {why}"
             return obstacle(found, "unknown-function", text, _REMEDY)
         return None
 
@@ -61,7 +61,7 @@ class _Listeners:
             return obstacle(
                 found, MissingAbility.FUNCTION.value, f"no listener had {func}", _REMEDY
             )
-        if not at_work.listeners or KnownFunctions.of(at_work).lack(func):
+        if not at_work.listeners or KnownFunctions.of(at_work).why_unknown(func):
             return obstacle(found, "idle", self._idle(func), _REMEDY)
         return None
 

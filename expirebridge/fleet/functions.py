@@ -43,7 +43,7 @@ class KnownFunctions:
         """True if a function that is not among the names is certainly unknown."""
         return self.telling > 0 and not self.silent
 
-    def lack(self, func: str) -> str | None:
+    def why_unknown(self, func: str) -> str | None:
         """Return what to say of a function that is not known, with the nearest name.
 
         None if a listener has it, or if none reports its functions.
@@ -58,6 +58,6 @@ class KnownFunctions:
             )
         return f"no listener knows it{near}"
 
-    def lacking(self, funcs: Iterable[str]) -> dict[str, str]:
-        """Return those of the functions that are not known, each once, with what to say."""
-        return {func: lack for func in funcs if (lack := self.lack(func)) is not None}
+    def unknown(self, funcs: Iterable[str]) -> dict[str, str]:
+        """Return those of the functions that no listener knows, each with what to say of it."""
+        return {func: why for func in funcs if (why := self.why_unknown(func)) is not None}

@@ -40,7 +40,7 @@ class Asked:
         self.next_at = -math.inf
         """The next time to ask, on the monotonic clock, if no listener reported its functions."""
 
-    def lacks(self, funcs: Iterable[str]) -> set[str]:
+    def not_asked(self, funcs: Iterable[str]) -> set[str]:
         """The functions about which to ask now."""
         new = set(funcs) - self.names
         if not new or len(self.names) >= MOST_NAMES or time.monotonic() < self.next_at:
@@ -77,19 +77,19 @@ class UnknownFunctions:
         """
         named = dict.fromkeys(funcs)
         known = yield from self._read(BELIEVED_FOR)
-        if not known.lacking(named):
+        if not known.unknown(named):
             return
         known = yield from self._read(DOUBTED_AFTER)
-        for func, lack in known.lacking(named).items():
+        for func, why in known.unknown(named).items():
             if known.all_tell:
-                raise InvalidTask(f"func={func!r}: {lack}")
+                raise InvalidTask(f"func={func!r}: {why}")
             if func not in self._warned:
                 self._warned.add(func)
-                _warn(func, lack)
+                _warn(func, why)
 
     def new_among(self, funcs: Iterable[str]) -> set[str]:
         """Those of these functions about which the listeners would be asked now."""
-        return self._asked.lacks(funcs)
+        return self._asked.not_asked(funcs)
 
     def warn(self, funcs: Iterable[str]) -> Steps[None]:
         """Warn of the functions of tasks that were made, each once in this process.
@@ -97,7 +97,7 @@ class UnknownFunctions:
         The tasks are made: if the listeners cannot be asked, nothing is said.
         """
         asked = self._asked
-        new = asked.lacks(funcs)
+        new = asked.not_asked(funcs)
         if not new:
             return
         asked.next_at = time.monotonic() + SILENT_FOR
@@ -111,8 +111,8 @@ class UnknownFunctions:
         if known.telling:
             asked.next_at = -math.inf
             asked.names |= new
-            for func, lack in known.lacking(sorted(new)).items():
-                _warn(func, lack)
+            for func, why in known.unknown(sorted(new)).items():
+                _warn(func, why)
 
     def _read(self, believed_for: float) -> Steps["KnownFunctions"]:
         if self._known is None or time.monotonic() - self._read_at >= believed_for:
@@ -130,8 +130,8 @@ def _read_known(lease: float) -> Steps["KnownFunctions"]:
     return fleet.functions.KnownFunctions.of((yield from read_fleet(lease)))
 
 
-def _warn(func: str, lack: str) -> None:
-    logger.warning("%s: %s", func, lack, extra=event("unknown function", func=func))
+def _warn(func: str, why: str) -> None:
+    logger.warning("%s: %s", func, why, extra=event("unknown function", func=func))
 
 
 class FleetOperations(EditingOperations):

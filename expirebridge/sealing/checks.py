@@ -48,14 +48,14 @@ def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
     if not counts:
         return None
     here = key_ring.names if key_ring is not None else frozenset[str]()
-    lacking = {name: count for name, count in sorted(counts.items()) if name not in here}
-    if not lacking:
+    missing = {name: count for name, count in sorted(counts.items()) if name not in here}
+    if not missing:
         return ok(
             "keys", f"{plural(counts.total(), 'task is', 'tasks are')} sealed with known keys"
         )
     named = ", ".join(
         f"{plural(count, 'task is', 'tasks are')} sealed with key {name}"
-        for name, count in lacking.items()
+        for name, count in missing.items()
     )
     return warning(
         "keys",
@@ -75,8 +75,8 @@ def check_opened() -> Steps[Finding | None]:
         MissingAbility.CODEC: ("the codec that decodes them", "the codec (EXPIREBRIDGE_CODEC)"),
     }
     problems, remedies = list[str](), list[str]()
-    for lacking, (need, remedy) in needs.items():
-        if counts := Counter(waiting.functions(lacking)):
+    for missing, (need, remedy) in needs.items():
+        if counts := Counter(waiting.functions(missing)):
             named = first_of([f"{func} ({count})" for func, count in counts.most_common()])
             tasks = plural(counts.total(), "task waits", "tasks wait")
             problems.append(f"{tasks}, because a listener lacks {need}: {named}")

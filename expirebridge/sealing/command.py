@@ -39,10 +39,10 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
         key_ring = settings.key_ring
         if key_ring is None:
             raise InvalidSetting("EXPIREBRIDGE_KEYS: give the new key first, then the old ones")
-        if lacking := _lacking(store.run(read_fleet(settings.lease)), key_ring):
+        if without := _without_key(store.run(read_fleet(settings.lease)), key_ring):
             not_possible(
-                f"{plural(len(lacking), 'running listener lacks', 'running listeners lack')} key "
-                f"{key_ring.first} as it is here: {first_of(lacking)}; give it to "
+                f"{plural(len(without), 'running listener lacks', 'running listeners lack')} key "
+                f"{key_ring.first} as it is here: {first_of(without)}; give it to "
                 "them first (EXPIREBRIDGE_KEYS), and restart them"
             )
         while not walks or (walks[-1].is_to_repeat and len(walks) < MOST_WALKS):
@@ -64,7 +64,7 @@ def reseal(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> N
         raise typer.Exit(NOT_POSSIBLE)
 
 
-def _lacking(fleet: Fleet, key_ring: KeyRing) -> list[str]:
+def _without_key(fleet: Fleet, key_ring: KeyRing) -> list[str]:
     """The listeners that open what is sealed, but not with the first key."""
     return [one.name for one in fleet.listeners if one.keys and key_ring.checks[0] not in one.keys]
 

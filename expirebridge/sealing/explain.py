@@ -16,9 +16,9 @@ def explain(_found: Circumstances, _settings: Settings) -> Steps[Explanations]:
 
 def _was_not_opened(found: Circumstances) -> Reason | None:
     error = found.task.error or ""
-    lacking = MissingAbility.of(error)
-    if not found.is_put_off or lacking is MissingAbility.FUNCTION:
+    missing = MissingAbility.of(error)
+    if not found.is_put_off or missing is MissingAbility.FUNCTION:
         return None
     because = error.removeprefix(NOT_OPENED).partition("; tried again")[0]
     text = f"no listener opened it: {because}"
-    return obstacle(found, lacking.value, text, "expirebridge doctor")
+    return obstacle(found, missing.value, text, "expirebridge doctor")

@@ -36,7 +36,7 @@ class Resealed:
     changed: int = 0
     """Fields that changed meanwhile, and were left as they are."""
     not_opened: dict[str, int] = field(default_factory=dict)
-    """Fields that are not wholly opened, by the name of each key that is lacking."""
+    """Fields that are not wholly opened, by the name of each key that is missing."""
 
     @property
     def is_to_repeat(self) -> bool:
@@ -93,21 +93,21 @@ def _of(
     """The fields of one record that are sealed with another key than the first."""
     func, _ = call_of(record)
     for name, seal_again in _FIELDS.items():
-        stored, lacking = record.get(name, b""), set[str]()
-        again = partial(_if_opened, key_ring, partial(seal_again, key_ring, id, func), lacking)
+        stored, missing = record.get(name, b""), set[str]()
+        again = partial(_if_opened, key_ring, partial(seal_again, key_ring, id, func), missing)
         new = replace_in_history(stored, again) if name == "history" else again(stored)
         if new != stored:
             yield Replacement(kind, id, name, stored, new)
-        for key in lacking:
+        for key in missing:
             done.not_opened[key] = done.not_opened.get(key, 0) + 1
 
 
 def _if_opened(
-    key_ring: KeyRing, seal_again: Callable[[bytes], bytes], lacking: set[str], stored: bytes
+    key_ring: KeyRing, seal_again: Callable[[bytes], bytes], missing: set[str], stored: bytes
 ) -> bytes:
     """Seal again what is sealed with another key than the first.
 
-    If it is not opened, it stays as it is, and `lacking` gets the name of its key.
+    If it is not opened, it stays as it is, and `missing` gets the name of its key.
     """
     key = key_of(stored)
     if key is None or key == key_ring.first:
@@ -115,7 +115,7 @@ def _if_opened(
     try:
         return seal_again(stored)
     except NotOpened:
-        lacking.add(key)
+        missing.add(key)
         return stored
 
 

@@ -111,14 +111,14 @@ def clock(moment: datetime) -> str:
 
 def ahead(moment: datetime, now: datetime) -> str:
     """The distance of a time that comes, and the time."""
-    return f"in {left(moment - now)} (at {clock(moment)})"
+    return f"in {remaining(moment - now)} (at {clock(moment)})"
 
 
 def ago(moment: datetime, now: datetime) -> str:
     """The distance of a time that has passed."""
-    return left(now - moment)
+    return remaining(now - moment)
 
 
-def left(time: timedelta) -> str:
+def remaining(time: timedelta) -> str:
     """A duration; none is less than nothing."""
     return human(max(time.total_seconds(), 0))

@@ -24,9 +24,9 @@ from expirebridge.task.explaining import (
     failure,
     last_line,
     lasted,
-    left,
     obstacle,
     reason,
+    remaining,
     runs,
 )
 from expirebridge.task.hold import HOLD
@@ -148,7 +148,7 @@ def _waits(found: Circumstances) -> Reason:
 def _is_paused(found: Circumstances) -> Reason:
     task = found.task
     pauses = (one.at for one in reversed(task.history) if one.what in _PAUSES)
-    text = f"paused, {left(task.due - found.now)} before it is due"
+    text = f"paused, {remaining(task.due - found.now)} before it is due"
     return reason(found, "paused", text, next(pauses, None), f"expirebridge resume {task.id}")
 
 

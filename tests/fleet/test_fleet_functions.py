@@ -23,8 +23,8 @@ def fleet(*codes: str | None, declared: tuple[Fingerprint, ...] = (SEND, READ)) 
 def test_all_that_any_listener_knows_is_known() -> None:
     known = KnownFunctions.of(fleet(SEND.digest, READ.digest, SEND.digest))
     assert known == KnownFunctions(frozenset({"test.send", "test.read"}), telling=3, silent=0)
-    assert known.lacking(["test.send", "test.read"]) == {}
-    assert known.lacking(["a.b", "test.sned", "a.b"]) == {
+    assert known.unknown(["test.send", "test.read"]) == {}
+    assert known.unknown(["a.b", "test.sned", "a.b"]) == {
         "a.b": "no listener knows it",
         "test.sned": "no listener knows it (did you mean 'test.send'?)",
     }
@@ -33,18 +33,18 @@ def test_all_that_any_listener_knows_is_known() -> None:
 
 def test_without_listeners_nothing_is_known() -> None:
     known = KnownFunctions.of(fleet(declared=()))
-    assert known.lack("a.b") is None
+    assert known.why_unknown("a.b") is None
     assert not known.all_tell
 
 
 def test_an_older_listener_may_know_anything() -> None:
     known = KnownFunctions.of(fleet(SEND.digest, None))
-    assert known.lack("test.sned") == (
+    assert known.why_unknown("test.sned") == (
         "1 of 2 listeners do not know it (did you mean 'test.send'?), the others do not say"
     )
     assert not known.all_tell
     alone = KnownFunctions.of(fleet(None))
-    assert alone.lack("a.b") is None
+    assert alone.why_unknown("a.b") is None
     assert not alone.all_tell
 
 

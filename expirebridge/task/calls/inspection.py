@@ -276,9 +276,9 @@ class Unhandled:
     tasks: list[tuple[str, MissingAbility]]
     """The function of each task that was found, and what it waits for."""
 
-    def functions(self, lacking: MissingAbility) -> list[str]:
+    def functions(self, missing: MissingAbility) -> list[str]:
         """The function of each task that waits for this."""
-        return [func for func, what in self.tasks if what is lacking]
+        return [func for func, what in self.tasks if what is missing]
 
 
 def find_unhandled(retried_every: float, *, limit: int) -> Command[Unhandled]:
