@@ -7,9 +7,9 @@ those of `check_health`, and the doctor runs all of them.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from expirebridge.checks.data import check_data, overwritten
 from expirebridge.checks.doctor import check_rights_everywhere, examine
 from expirebridge.checks.finding import Finding, Level
+from expirebridge.checks.foreign_data import check_data, overwritten
 from expirebridge.checks.health import MAX_OVERDUE, check_health
 from expirebridge.checks.server import (
     EVENT_FLAGS,

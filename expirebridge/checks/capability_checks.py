@@ -34,21 +34,21 @@ def _all(settings: Settings, max_overdue: float) -> Iterator[Check | ServersChec
         yield from one.checks(settings, max_overdue)
 
 
-class ChecksBeside(Protocol):
-    """The module `beside_checks` of a capability that keeps something outside of Redis."""
+class ExternalChecks(Protocol):
+    """The module `external_checks` of a capability that keeps something outside of Redis."""
 
-    def check_beside(
+    def check_external(
         self, store: Partitions, settings: Settings, max_overdue: float, *, whole: bool
     ) -> list[Finding]:
         """Check that; `whole` is for the doctor, which may write and take its time."""
         ...
 
 
-def check_beside(
+def check_external(
     store: Partitions, settings: Settings, max_overdue: float, *, whole: bool
 ) -> list[Finding]:
     """Make the checks of all that is kept outside of Redis."""
     found = list[Finding]()
-    for one in cast("tuple[ChecksBeside, ...]", given("beside_checks")):
-        found += one.check_beside(store, settings, max_overdue, whole=whole)
+    for one in cast("tuple[ExternalChecks, ...]", given("external_checks")):
+        found += one.check_external(store, settings, max_overdue, whole=whole)
     return found

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from expirebridge.checks.capability_checks import checks_on, servers_checks
-from expirebridge.checks.data import check_data, check_others_data, check_overwritten
 from expirebridge.checks.finding import (
     Check,
     Finding,
@@ -16,6 +15,7 @@ from expirebridge.checks.finding import (
     listed,
     warning,
 )
+from expirebridge.checks.foreign_data import check_data, check_others_data, check_overwritten
 from expirebridge.checks.health import MAX_OVERDUE, check_health
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
 from expirebridge.checks.on_hold import check_holds

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from expirebridge.checks import MAX_OVERDUE, Finding, Level, check_health, examine
-from expirebridge.checks.capability_checks import check_beside
+from expirebridge.checks.capability_checks import check_external
 from expirebridge.checks.finding import error, ok
 from expirebridge.checks.health import check_left_out
 from expirebridge.checks.topology import refuse_limits
@@ -72,7 +72,7 @@ def doctor(
         findings = examine(store, settings, role)
         if registry is not None:
             findings.append(_of_handlers(store, registry))
-        findings += check_beside(store, settings, MAX_OVERDUE, whole=True)
+        findings += check_external(store, settings, MAX_OVERDUE, whole=True)
     if as_json:
         print_json(_as_data(findings, fine={Level.OK, Level.LIMIT, Level.WARNING}))
     else:
@@ -128,7 +128,7 @@ def check(
             )
             findings += check_left_out(store.left_out, here=here)
             if not here and allowed is not None:
-                findings += check_beside(store, settings, allowed, whole=False)
+                findings += check_external(store, settings, allowed, whole=False)
         except ServerError as failure:
             findings = [error("server", str(failure), "")]
     faults = [finding for finding in findings if finding.level is not Level.OK]

@@ -75,4 +75,4 @@ def _reply(
     return [orjson.dumps(body) + b"\n"]
 
 
-METRICS = CapabilityMetrics(answers=with_scale)
+METRICS = CapabilityMetrics(serve=with_scale)

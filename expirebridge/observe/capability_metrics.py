@@ -47,7 +47,7 @@ class CapabilityMetrics:
     """Registers metrics that begin at zero."""
     collector: Callable[[Settings], Collector | None] | None = None
     """Returns what asks something else than the server at each scrape; None if there is nothing."""
-    answers: Callable[[WsgiApp, Settings], WsgiApp] | None = None
+    serve: Callable[[WsgiApp, Settings], WsgiApp] | None = None
     """Adds a path to those that are served."""
 
 

@@ -93,8 +93,8 @@ class Metrics:
         app: WsgiApp = make_wsgi_app(self.registry)
         if settings is not None:
             for one in capability_metrics():
-                if one.answers is not None:
-                    app = one.answers(app, settings)
+                if one.serve is not None:
+                    app = one.serve(app, settings)
         try:
             server = MetricsServer(app, host, port)
         except OSError as error:

@@ -135,7 +135,7 @@ def _last_listener(record: Mapping[str, bytes]) -> str | None:
 
 # The fields of a task's record, each once: how it is shown, claimed and exported.
 #
-# The fields of every task (`call`, `args`, `key`, `made`) are read where needed; see views.lua.
+# The fields of every task (`call`, `args`, `key`, `made`) are read where needed; see task_view.lua.
 
 
 class Field(NamedTuple):

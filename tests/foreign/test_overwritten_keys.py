@@ -8,7 +8,7 @@ import redis
 from _pytest.mark import ParameterSet
 
 from expirebridge import AsyncBridge, Bridge, State, Task
-from expirebridge.checks.data import check_overwritten
+from expirebridge.checks.foreign_data import check_overwritten
 from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings

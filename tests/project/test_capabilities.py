@@ -15,9 +15,9 @@ import expirebridge.groups.words
 import expirebridge.lateness.metrics
 import expirebridge.lateness.roles
 import expirebridge.lateness.words
-import expirebridge.ledger.beside_checks
 import expirebridge.ledger.checks
 import expirebridge.ledger.explain
+import expirebridge.ledger.external_checks
 import expirebridge.ledger.metrics
 import expirebridge.ledger.page
 import expirebridge.ledger.roles
@@ -46,7 +46,7 @@ import expirebridge.series.roles
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 from expirebridge.capabilities import given
-from expirebridge.checks.capability_checks import ChecksBeside, GivesChecks, checks_on
+from expirebridge.checks.capability_checks import ExternalChecks, GivesChecks, checks_on
 from expirebridge.checks.finding import Occasion
 from expirebridge.cli.listening import LoadsFunctions
 from expirebridge.cli.words import GivesWords
@@ -117,11 +117,11 @@ def test_these_give_checks() -> None:
     assert given("checks") == CHECKS
 
 
-BESIDE: tuple[ChecksBeside, ...] = (expirebridge.ledger.beside_checks,)
+EXTERNAL: tuple[ExternalChecks, ...] = (expirebridge.ledger.external_checks,)
 
 
 def test_these_check_what_is_kept_outside_of_redis() -> None:
-    assert given("beside_checks") == BESIDE
+    assert given("external_checks") == EXTERNAL
 
 
 def test_each_occasion_has_its_checks() -> None:

@@ -31,7 +31,7 @@ HEADS = {"bridge", "marking"}
 """They compose the bridges and `@handler`, and import rooms by name for that."""
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
-    "clear_values", "stored_calls", "series_place", "beside_checks",
+    "clear_values", "stored_calls", "series_place", "external_checks",
     "command", "words", "page", "metrics", "testing",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""

@@ -9,7 +9,7 @@
 -- include format
 -- include ring
 -- include doorbell
--- include changes
+-- include producer_changes
 -- include cancelling
 -- include groups
 -- include records

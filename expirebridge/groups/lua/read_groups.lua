@@ -9,7 +9,7 @@
 -- include names
 -- include format
 -- include records
--- include views
+-- include task_view
 -- include groups
 
 local from, count = tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -16,7 +16,7 @@
 -- include history
 -- include doorbell
 -- include rearm
--- include changes
+-- include producer_changes
 -- include hooks
 
 local id = ARGV[2]

@@ -16,7 +16,7 @@
 -- include timer_edits
 -- include doorbell
 -- include new_tasks
--- include changes
+-- include producer_changes
 -- include format
 -- include hooks
 

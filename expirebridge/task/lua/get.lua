@@ -9,7 +9,7 @@
 
 -- include names
 -- include records
--- include views
+-- include task_view
 -- include places
 
 local id = ARGV[2]

@@ -12,7 +12,7 @@
 
 -- include names
 -- include records
--- include views
+-- include task_view
 -- include groups
 
 -- The most numbers of a group that one call looks at or passes over, which takes about half a ms.

@@ -11,7 +11,7 @@
 -- include history
 -- include timer_edits
 -- include doorbell
--- include changes
+-- include producer_changes
 
 local nonce = ARGV[2]
 

@@ -10,7 +10,7 @@
 -- include names
 -- include clock
 -- include records
--- include changes
+-- include producer_changes
 -- include doorbell
 -- include format
 -- include hooks

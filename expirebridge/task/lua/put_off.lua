@@ -12,7 +12,7 @@
 -- include history
 -- include timer_edits
 -- include doorbell
--- include changes
+-- include producer_changes
 
 local nonce, ms = ARGV[2], tonumber(ARGV[3])
 

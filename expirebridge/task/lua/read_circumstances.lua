@@ -17,7 +17,7 @@
 -- include format
 -- include clock
 -- include records
--- include views
+-- include task_view
 -- include places
 -- include limits
 -- include lane_keys

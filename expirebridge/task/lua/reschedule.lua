@@ -14,7 +14,7 @@
 -- include doorbell
 -- include ledger
 -- include rearm
--- include changes
+-- include producer_changes
 
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])
 local due = ARGV[4] == 'in' and now + ms or ms

@@ -10,7 +10,7 @@
 -- include clock
 -- include history
 -- include doorbell
--- include changes
+-- include producer_changes
 -- include members
 
 local nonce, spares = ARGV[2], ARGV[3] == '1'

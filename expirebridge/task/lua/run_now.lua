@@ -11,7 +11,7 @@
 -- include doorbell
 -- include ledger
 -- include rearm
--- include changes
+-- include producer_changes
 
 local nonce, id = ARGV[2], ARGV[3]
 local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })

@@ -1,4 +1,4 @@
--- include changes
+-- include producer_changes
 -- include clock
 -- include groups
 -- include making

@@ -3,7 +3,7 @@
 -- include clock
 -- include state_sets
 -- include rearm
--- include changes
+-- include producer_changes
 -- gives cancelled_running, cancel_task
 
 -- True once a running task was cancelled: the listeners are to be notified.

@@ -8,7 +8,7 @@
 -- include drawn
 -- include new_tasks
 -- include rearm
--- include changes
+-- include producer_changes
 -- include hooks
 -- gives MADE, read_new, make_plain, make_one
 

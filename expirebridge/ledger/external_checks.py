@@ -7,7 +7,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 
 
-def check_beside(
+def check_external(
     store: Partitions, settings: Settings, max_overdue: float, *, whole: bool
 ) -> list[Finding]:
     """Check the ledger that the settings name; no finding if they name none.
