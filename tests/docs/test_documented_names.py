@@ -124,6 +124,7 @@ def words() -> frozenset[str]:
     kinds = {".py", ".lua", ".html", ".css", ".js", ".php", ".service", ".toml", ".yaml", ".yml"}
     found = {path for top in CODE for path in (ROOT / top).rglob("*") if path.suffix in kinds}
     found |= {path for path in [*ROOT.iterdir(), *(ROOT / ".ci").iterdir()] if path.is_file()}
+    found |= {*(ROOT / "docs").glob("*.yml")}
     found = {path for path in found if "node_modules" not in path.parts and path.suffix != ".md"}
     texts = (path.read_text("utf-8") for path in found - {Path(__file__)})
     return frozenset(word for text in texts for word in re.findall(r"\w+", text))

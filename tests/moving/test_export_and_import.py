@@ -270,7 +270,7 @@ def test_a_file_that_is_not_there_is_said_so(url: str, tmp_path: Path) -> None:
 
 def test_the_page_names_every_field_of_a_line() -> None:
     page = (ROOT / "docs" / "reference" / "task-lines.md").read_text()
-    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(FIELDS)
+    assert sorted(re.findall(r"^- `(\w+)`: ", page, re.MULTILINE)) == sorted(FIELDS)
 
 
 def test_series_are_moved_with_their_waiting_ticks(

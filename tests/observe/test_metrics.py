@@ -244,7 +244,7 @@ def test_objectives_are_counted_from_zero() -> None:
 
 def test_the_page_lists_every_number(families: set[str]) -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-    listed = set(re.findall(r"^\| `(expirebridge_\w+)` \|", page, re.MULTILINE))
+    listed = set(re.findall(r"^- `(expirebridge_\w+)`: ", page, re.MULTILINE))
     of_histograms = {
         re.sub("_bucket$", "", name) for name in families if not name.endswith(("_sum", "_count"))
     }
