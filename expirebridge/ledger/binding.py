@@ -4,20 +4,27 @@ One side may change its address, or its server, while the other is as it was. Wh
 sides at once may be a copy of both. See docs/adr/0059-a-ledger-is-bound-to-two-databases.md.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
-from sqlalchemy import URL, Connection, Table, text
+from sqlalchemy import URL
 
 from expirebridge.connection.urls import PORT, Address, read_cluster_url, read_sentinel_url
 from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger import calls
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.relay_statements import RelayProgress, RelayState
+from expirebridge.ledger.relay_store import RelayStore, new_nonce
 from expirebridge.settings import Settings
+from expirebridge.store.client import Store
+from expirebridge.task.texts import event
+
+logger = logging.getLogger("expirebridge")
 
 MOST = 50
 """The number of addresses that are stored for a side; an older one is dropped."""
@@ -178,24 +185,96 @@ def _shown(addresses: Sequence[str]) -> str:
     return ", ".join(addresses[-SHOWN:])
 
 
-# The two sides of a ledger: how settings spell where they are, and what they say of themselves.
+TRIES: Final = 5
+"""How often a change of an address or identity is written, while others write, too."""
+
+
+class Binder:
+    """Checks on each new connection that a ledger and a partition of a server are bound together.
+
+    A new address or identity of one of them is stored with the relay's progress. `link` identifies
+    the connections to both: as long as it is equal, neither is asked again.
+    """
+
+    def __init__(
+        self, relay_store: RelayStore, store: Callable[[], Store], place: Addresses,
+        link: Callable[[], object],
+    ) -> None:  # fmt: skip
+        self._relay_store = relay_store
+        self._store = store
+        self._place = place
+        self._link = link
+        self._checked: object = None
+        """The pairing ids, and the link, of the last check."""
+
+    def begin(self, checkpoint: RedisCheckpoint) -> None:
+        """Bind the two to each other, if neither was bound before. Raises LedgerUnsuitable."""
+        if checkpoint.nonce:
+            raise LedgerUnsuitable(
+                "Redis belongs to another ledger, or this one was restored to before its first "
+                f"pass. {REBUILD}"
+            )
+        for text in self._relay_store.met_by_all():
+            check_partitions(Met.read(text), self._place.partitions)
+        self._relay_store.begin(new_nonce(), Met.first(self._see()).text)
+
+    def rebind(self, *, above: int) -> str:
+        """Bind the ledger to this server, whatever was there; returns the new pairing id.
+
+        The server has seen no batch beyond `above`.
+        """
+        nonce, met = new_nonce(), Met.first(self._see()).text
+        if self._relay_store.read() is None:
+            self._relay_store.begin(nonce, met)
+        self._relay_store.rebind(nonce, met, above=above)
+        return nonce
+
+    def check(self, state: RelayState, checkpoint: RedisCheckpoint) -> None:
+        """Raise LedgerUnsuitable unless both are bound to each other: see `check_sides`."""
+        check_numbers(state, checkpoint)
+        present = self._present(state, checkpoint)
+        if present != self._checked:
+            self._check_identities(state.nonce, checkpoint)
+            self._checked = present
+
+    def is_checked(self, state: RelayState, checkpoint: RedisCheckpoint) -> bool:
+        """True if `check` would find nothing and ask neither side."""
+        in_order = checkpoint.number <= state.number
+        return in_order and self._present(state, checkpoint) == self._checked
+
+    def _present(self, state: RelayState, checkpoint: RedisCheckpoint) -> object:
+        """The pairing ids, and the link."""
+        return state.nonce, checkpoint.nonce, self._link()
+
+    def _check_identities(self, nonce: str, checkpoint: RedisCheckpoint) -> None:
+        """Compare the identities of both with those that are stored, and store a new one."""
+        seen = self._see()
+        for _ in range(TRIES):
+            text = self._relay_store.met()
+            met = Met.read(text)
+            check_partitions(met, seen.place.partitions)
+            check_sides(met, seen, checkpoint)
+            now = met.with_(seen)
+            if now == met:
+                return
+            if self._relay_store.remember(nonce, now.text, instead_of=text):
+                _report(news_of(met, now))
+                return
+
+    def _see(self) -> Seen:
+        run_id = self._store().run(calls.read_run_id())
+        return Seen(self._place, self._relay_store.identity(), run_id)
+
+
+def _report(news: list[str]) -> None:
+    for each in news:
+        logger.info("the ledger has learnt: %s", each, extra=event("ledger learnt", news=each))
+
+
+# The addresses of both sides, as settings spell them.
 
 MEMORY: Final = ":memory:"
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-
-# An ordinary role may call pg_control_system(), unless that was revoked.
-_MAY_ASK = text("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
-_SYSTEM = text("SELECT system_identifier FROM pg_control_system()")
-_OIDS = text(
-    "SELECT d.oid::bigint, CAST(CAST(:name AS regclass) AS oid)::bigint "
-    "FROM pg_database d WHERE d.datname = current_database()"
-)
-# MariaDB has no server_uuid, and its server_uid is made of the port and the network card.
-_UUID = text("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
-_CREATED = text(
-    "SELECT table_schema, unix_timestamp(create_time) FROM information_schema.tables "
-    "WHERE table_schema = coalesce(:schema, database()) AND table_name = :name"
-)
 
 
 def place_of(settings: Settings, url: URL, partitions: int = 1) -> Addresses:
@@ -244,37 +323,3 @@ def _sql(url: URL) -> str:
     ]
     address = ":".join(elsewhere) or f"{url.host or 'localhost'}:{url.port or _PORTS[dialect]}"
     return f"{address.lower()}/{url.database or ''}"
-
-
-def identity_of(connection: Connection, table: Table) -> str:
-    """Return what identifies this database; a dump that is restored elsewhere has another identity.
-
-    `table` is one of the ledger's. What an ordinary login may not ask is left out.
-    """
-    ask = {"postgresql": _of_postgresql, "sqlite": _of_sqlite}.get(
-        connection.dialect.name, _of_mysql
-    )
-    return ask(connection, table)
-
-
-def _of_postgresql(connection: Connection, table: Table) -> str:
-    """The cluster's number, and those of database and table: there may be several of them."""
-    system = connection.scalar(_SYSTEM) if connection.scalar(_MAY_ASK) else "?"
-    name = connection.dialect.identifier_preparer.format_table(table)
-    database, own = connection.execute(_OIDS, {"name": name}).one()
-    return f"postgresql {system} {database} {own}"
-
-
-def _of_mysql(connection: Connection, table: Table) -> str:
-    """The server's uuid, and when the table was created: a dump that is read creates it anew."""
-    uuid = connection.execute(_UUID).first()
-    found = connection.execute(_CREATED, {"schema": table.schema, "name": table.name}).first()
-    schema, created = found or ("?", 0)
-    return f"mysql {uuid[1] if uuid else '?'} {schema} {int(created or 0)}"
-
-
-def _of_sqlite(connection: Connection, __: Table) -> str:
-    """The file's inode: the number of its device may be another one after a restart."""
-    databases = connection.exec_driver_sql("PRAGMA database_list")
-    [path] = [file for _, name, file in databases if name == "main"]
-    return f"sqlite {Path(path).stat().st_ino}" if path else f"sqlite {MEMORY}"

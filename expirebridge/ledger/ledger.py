@@ -16,17 +16,20 @@ from sqlalchemy.pool import NullPool
 from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
 from expirebridge.hooks import Hook, Hooks, Made, Making, NotMade
 from expirebridge.ledger.commit_notifier import CommitNotifier, notify_after_commit
-from expirebridge.ledger.database_check import DatabaseCheck
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.series_queries import listing_of, place_in, series_of
-from expirebridge.ledger.series_writer import Scheduler
+from expirebridge.ledger.series_rows import Scheduler, listing_of, place_in, series_of
 from expirebridge.ledger.sql_tables import Tables, own_tables
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
-from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
+from expirebridge.ledger.transaction import (
+    DatabaseCheck,
+    TransactionAdapter,
+    adapter_of,
+    check_transaction,
+)
 from expirebridge.series.definition import spec_from
 from expirebridge.series.schedule import Missed, Overlap, check_series_id
 from expirebridge.series.values import Series, SeriesListing

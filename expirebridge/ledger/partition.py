@@ -11,8 +11,7 @@ from sqlalchemy import URL, MetaData, event
 
 from expirebridge.hooks import Passed
 from expirebridge.ledger import calls, engine
-from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.binding import place_of
+from expirebridge.ledger.binding import Binder, place_of
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import (
     DaemonPool,

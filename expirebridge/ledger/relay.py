@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger import calls
-from expirebridge.ledger.binder import Binder
+from expirebridge.ledger.binding import Binder
 from expirebridge.ledger.calls import RedisCheckpoint, RelayCode, RelayedRow, RelayResult, WriteBack
 from expirebridge.ledger.relay_statements import (
     RelayState,

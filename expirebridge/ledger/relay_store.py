@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger import calls
-from expirebridge.ledger.binding import identity_of
 from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
 from expirebridge.ledger.relay_statements import (
     REFUSED,
@@ -23,7 +22,7 @@ from expirebridge.ledger.relay_statements import (
 )
 from expirebridge.ledger.row_state import DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
-from expirebridge.ledger.schema import check_encoding, find
+from expirebridge.ledger.schema import check_encoding, find, identity_of
 from expirebridge.ledger.sql_tables import VERSION, Tables
 from expirebridge.task.keys import is_id
 from expirebridge.task.partitions import PartitionLayout

@@ -19,8 +19,7 @@ from expirebridge.errors import (
 )
 from expirebridge.hooks import Hooks
 from expirebridge.ledger import calls
-from expirebridge.ledger.gate import LedgerGate, Link
-from expirebridge.ledger.row_check import RowCheck
+from expirebridge.ledger.row_check import LedgerGate, Link, RowCheck
 from expirebridge.listener.execution.attempt import FinishedAttempt
 from expirebridge.listener.partition.capability_roles import (
     CapabilityRoles,

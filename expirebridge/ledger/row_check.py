@@ -1,16 +1,16 @@
-"""Checks tasks of the ledger against their rows, before they run and after they failed."""
+"""Decides whether tasks of a ledger run: by a gate for all of them, and by the row of each."""
 
 import asyncio
 import contextlib
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from expirebridge.errors import CompletionRefused, LedgerError, ServerError
 from expirebridge.hooks import End
-from expirebridge.ledger.gate import LedgerGate
 from expirebridge.ledger.row_state import FINAL_STATES, DesiredState, RowState, RowVersion, Status
 from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.listener.session import PartitionSession, SessionOwner
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.keys import ERASED
 
@@ -24,6 +24,55 @@ DATABASE_RETRY = 1.0
 VERSION_RETRY = 0.5
 """Seconds for which it is put off if row and record still differ after a batch of the relay."""
 _CLOSED = "the connection to the server is new: the ledger is compared with it first"
+
+
+class Link(NamedTuple):
+    """Session of a partition, and the number of connections made in it."""
+
+    session: PartitionSession
+    made: int
+
+
+class LedgerGate:
+    """Lets tasks of the ledger be claimed while the checkpoints of ledger and server agree.
+
+    ConsistencyCheck opens it for one link. A new connection closes it: it may lead to a server that
+    has lost data.
+    """
+
+    def __init__(self, consumer: SessionOwner) -> None:
+        self._consumer = consumer
+        self._opened: Link | None = None
+        self._number = 0
+        self.openings = 0
+        """How often it was opened: each time what was passed over is looked at again."""
+        self.wanted = asyncio.Event()
+        """Set when a closed gate held up a task; wakes the ConsistencyCheck."""
+
+    @property
+    def link(self) -> Link:
+        """The present one."""
+        session = self._consumer.session
+        return Link(session, session.connection_count.made)
+
+    @property
+    def number(self) -> int | None:
+        """The number of the batch that the server must have seen; None while it is closed."""
+        if self._opened == self.link:
+            return self._number
+        self.wanted.set()
+        return None
+
+    def open(self, link: Link, number: int) -> bool:
+        """Open it for this link, whose server has seen that batch; True if it was closed."""
+        was_closed = self._opened != link
+        self._opened, self._number = link, number
+        self.openings += was_closed
+        return was_closed
+
+    def close(self) -> None:
+        """Claim nothing of the ledger until it is opened again."""
+        self._opened = None
 
 
 class RowCheck:

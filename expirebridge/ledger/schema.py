@@ -1,6 +1,7 @@
 """Creates the ledger's tables, prints their DDL, and checks which version of them is there."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -8,9 +9,11 @@ from sqlalchemy import (
     Connection,
     Insert,
     MetaData,
+    Table,
     create_mock_engine,
     inspect,
     select,
+    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
@@ -202,3 +205,54 @@ def _check_columns(connection: Connection, made: Tables) -> None:
             f"there is a table {made.task.fullname} that is not the ledger's: it lacks "
             + ", ".join(sorted(missing))
         )
+
+
+# Which database holds them.
+
+# An ordinary role may call pg_control_system(), unless that was revoked.
+_MAY_ASK = text("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
+_SYSTEM = text("SELECT system_identifier FROM pg_control_system()")
+_OIDS = text(
+    "SELECT d.oid::bigint, CAST(CAST(:name AS regclass) AS oid)::bigint "
+    "FROM pg_database d WHERE d.datname = current_database()"
+)
+# MariaDB has no server_uuid, and its server_uid is made of the port and the network card.
+_UUID = text("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
+_CREATED = text(
+    "SELECT table_schema, unix_timestamp(create_time) FROM information_schema.tables "
+    "WHERE table_schema = coalesce(:schema, database()) AND table_name = :name"
+)
+
+
+def identity_of(connection: Connection, table: Table) -> str:
+    """Return what identifies this database; a dump that is restored elsewhere has another identity.
+
+    `table` is one of the ledger's. What an ordinary login may not ask is left out.
+    """
+    ask = {"postgresql": _of_postgresql, "sqlite": _of_sqlite}.get(
+        connection.dialect.name, _of_mysql
+    )
+    return ask(connection, table)
+
+
+def _of_postgresql(connection: Connection, table: Table) -> str:
+    """The cluster's number, and those of database and table: there may be several of them."""
+    system = connection.scalar(_SYSTEM) if connection.scalar(_MAY_ASK) else "?"
+    name = connection.dialect.identifier_preparer.format_table(table)
+    database, own = connection.execute(_OIDS, {"name": name}).one()
+    return f"postgresql {system} {database} {own}"
+
+
+def _of_mysql(connection: Connection, table: Table) -> str:
+    """The server's uuid, and when the table was created: a dump that is read creates it anew."""
+    uuid = connection.execute(_UUID).first()
+    found = connection.execute(_CREATED, {"schema": table.schema, "name": table.name}).first()
+    schema, created = found or ("?", 0)
+    return f"mysql {uuid[1] if uuid else '?'} {schema} {int(created or 0)}"
+
+
+def _of_sqlite(connection: Connection, __: Table) -> str:
+    """The file's inode: the number of its device may be another one after a restart."""
+    databases = connection.exec_driver_sql("PRAGMA database_list")
+    [path] = [file for _, name, file in databases if name == "main"]
+    return f"sqlite {Path(path).stat().st_ino}" if path else "sqlite :memory:"

@@ -8,8 +8,7 @@ from expirebridge.settings import Settings
 from expirebridge.task.calls.call import Steps
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.ledger_series import LedgerSeries
-    from expirebridge.ledger.series_page import LedgerSeriesPages
+    from expirebridge.ledger.ledger_series import LedgerSeries, LedgerSeriesPages
 
 
 def place_of(settings: Settings) -> "LedgerSeries | None":
@@ -28,7 +27,7 @@ def place_for_pages(settings: Settings) -> "LedgerSeriesPages | None":
     series = place_of(settings)
     if series is None:
         return None
-    from expirebridge.ledger.series_page import LedgerSeriesPages  # noqa: PLC0415 - needs an extra
+    from expirebridge.ledger.ledger_series import LedgerSeriesPages  # noqa: PLC0415 - needs an extra
 
     return LedgerSeriesPages(series)
 

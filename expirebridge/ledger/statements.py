@@ -5,23 +5,28 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     ClauseElement,
     ColumnElement,
+    Select,
     Table,
     Update,
+    and_,
     bindparam,
     case,
     delete,
+    func,
     insert,
     null,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.sql.elements import Grouping
 
 from expirebridge.ledger.row_state import DesiredState, Status, SyncState
-from expirebridge.ledger.series_queries import page_query, series_query
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
@@ -72,7 +77,7 @@ class Statements:
     series_pause: ClauseElement
     series_resume: ClauseElement
     series_show: ClauseElement
-    """A series with its ticks, as `series_queries.series_of` reads it; it locks nothing."""
+    """A series with its ticks, as `series_rows.series_of` reads it; it locks nothing."""
     series_list: ClauseElement
 
 
@@ -127,8 +132,8 @@ def _of_series(tables: Tables, upsert: Any) -> dict[str, ClauseElement]:
         "series_resume": update(series)
         .where(*this)
         .values(paused=null(), tick=bindparam("b_tick"), due=bindparam("b_due")),
-        "series_show": series_query(tables, ledger).where(series.c.id == bindparam("b_id")),
-        "series_list": page_query(
+        "series_show": _series_query(tables, ledger).where(series.c.id == bindparam("b_id")),
+        "series_list": _page_query(
             tables, ledger, (bindparam("b_due"), bindparam("b_id")), bindparam("b_limit")
         ),
     }
@@ -243,4 +248,69 @@ def _complete(task: Table) -> Update:
             task.c.generation == bindparam("b_generation"),
             task.c.revision == bindparam("b_revision"),
         )
+    )
+
+
+# Series, with what became of their ticks.
+
+
+def _series_query(made: Tables, ledger: ColumnElement[str]) -> Select[Any]:
+    """The series of a ledger, each beside the row of its latest tick, and of the last one that was
+    due. The ids of both are found in the primary key."""
+    series, waiting, last = made.series, made.task.alias("waiting"), made.task.alias("last")
+    latest = and_(
+        waiting.c.ledger == series.c.ledger, waiting.c.id == _id_of_tick(series, series.c.tick)
+    )
+    before = and_(last.c.ledger == series.c.ledger, last.c.id == _id_of_last(made))
+    return (
+        select(
+            *series.c,
+            _moved_now().label("now"),
+            waiting.c.status.label("waiting_status"),
+            waiting.c.wanted.label("waiting_wanted"),
+            func.coalesce(waiting.c.due, waiting.c.at_ms).label("waiting_due"),
+            last.c.id.label("last_id"),
+            last.c.status.label("last_status"),
+            last.c.modified.label("last_modified"),
+        )
+        .select_from(series.outerjoin(waiting, latest).outerjoin(last, before))
+        .where(series.c.ledger == ledger)
+    )
+
+
+def _id_of_tick(series: Table, at: ColumnElement[Any]) -> ColumnElement[str]:
+    """The time is not cast to text: in MySQL that would have a collation, and cost the index."""
+    return series.c.id.concat("@").concat(at)
+
+
+def _moved_now() -> ColumnElement[int]:
+    """The database's clock, and how far it is ahead in a test."""
+    # In parentheses: in SQLite `||` comes before `+`.
+    return Grouping(NowMs() + bindparam("b_ahead", 0, type_=BigInteger))
+
+
+def _id_of_last(made: Tables) -> ColumnElement[str]:
+    series, task = made.series, made.task.alias("tick")
+    return (
+        select(func.max(task.c.id))
+        .where(
+            task.c.ledger == series.c.ledger,
+            task.c.id > series.c.id.concat("@"),
+            task.c.id <= _id_of_tick(series, _moved_now()),
+        )
+        .correlate(series)
+        .scalar_subquery()
+    )
+
+
+def _page_query(
+    made: Tables, ledger: ColumnElement[str], after: tuple[Any, Any], limit: Any
+) -> Select[Any]:
+    """A page of them, those first whose next tick is first, after this due time and id."""
+    series = made.series.c
+    return (
+        _series_query(made, ledger)
+        .where(tuple_(series.due, series.id) > tuple_(*after))
+        .order_by(series.due, series.id)
+        .limit(limit)
     )

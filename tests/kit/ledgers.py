@@ -9,8 +9,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import retention
-from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.binding import Addresses
+from expirebridge.ledger.binding import Addresses, Binder
 from expirebridge.ledger.relay import Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_state import DesiredState, Status, SyncState

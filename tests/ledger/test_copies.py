@@ -13,10 +13,10 @@ from expirebridge.checks.finding import Level
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Tables
-from expirebridge.ledger.binding import Met, identity_of
+from expirebridge.ledger.binding import Met
 from expirebridge.ledger.calls import read_ledgers
 from expirebridge.ledger.partition import LedgerEngine
-from expirebridge.ledger.schema import create
+from expirebridge.ledger.schema import create, identity_of
 from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

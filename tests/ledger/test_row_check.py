@@ -11,9 +11,8 @@ import pytest
 from expirebridge import Bridge, State
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.hooks import End
-from expirebridge.ledger.gate import LedgerGate
 from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
-from expirebridge.ledger.row_check import RowCheck
+from expirebridge.ledger.row_check import LedgerGate, RowCheck
 from expirebridge.ledger.row_state import RowState
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.executor import Executor

@@ -8,8 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import greenlet_spawn
 
-from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.binding import Addresses, Met
+from expirebridge.ledger.binding import Addresses, Binder, Met
 from expirebridge.ledger.calls import read_ledger
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing

@@ -1,23 +1,31 @@
-"""Writes series in the caller's transaction."""
+"""The series of a ledger in their rows: written in the caller's transaction, and shown to people.
 
+Only Redis has the time when a tick began, and its lateness.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import orjson
 
+from expirebridge.errors import InvalidTask
 from expirebridge.ledger.db_errors import is_duplicate
-from expirebridge.ledger.rows import options_of
+from expirebridge.ledger.row_state import FINAL_STATES, DesiredState, Status
+from expirebridge.ledger.rows import Row, options_of
 from expirebridge.ledger.series_ticks import NEVER, tick_id, tick_values
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements
 from expirebridge.ledger.transaction import TransactionAdapter
 from expirebridge.series.calls import Times
 from expirebridge.series.records import read_schedule
-from expirebridge.series.schedule import SeriesSpec
+from expirebridge.series.schedule import Schedule, SeriesSpec
 from expirebridge.series.ticks import first_after
-from expirebridge.series.values import SeriesOutcome
-from expirebridge.task.task import Change
+from expirebridge.series.values import Series, SeriesListing, SeriesOutcome
+from expirebridge.task import keys
+from expirebridge.task.task import Change, from_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +171,88 @@ def _definition(spec: SeriesSpec) -> dict[str, Any]:
         "options": options_of(spec.fields),
         "schedule": orjson.dumps(spec.schedule.to_json(), option=orjson.OPT_SORT_KEYS).decode(),
     }
+
+
+# What a row says.
+
+
+def place_in(cursor: str | None) -> tuple[int, str]:
+    """The due time and the id after which a page begins. Raises InvalidTask for a foreign one."""
+    due, _, id = ("-1", ".", "") if cursor is None else cursor.partition(".")
+    if not re.fullmatch(r"-1|\d{1,16}", due):
+        raise InvalidTask(f"cursor={cursor!r}: give that of the page before")
+    return int(due), id
+
+
+def listing_of(rows: list[Row], limit: int) -> SeriesListing:
+    """A page; it was full if there may be more."""
+    cursor = f"{rows[-1]['due']}.{rows[-1]['id']}" if len(rows) >= limit else None
+    return SeriesListing(series=[series_of(row) for row in rows], cursor=cursor)
+
+
+def series_of(row: Row) -> Series:
+    """Return a row as a series; values that cannot be read are left out."""
+    tick_due = row["waiting_due"] if _waits(row) else None
+    last = None if row["last_id"] is None or _is_to_come(row) else row["last_id"]
+    state = None if last is None else FINAL_STATES.get(row["last_status"])
+    args, kwargs = _arguments(row)
+    return Series(
+        id=row["id"],
+        func=row["func"],
+        args=args,
+        kwargs=kwargs,
+        schedule=_schedule(row),
+        tags=_tags(row),
+        ledger=True,
+        declared=False,
+        carriers=0,
+        created=from_ms(row["made"]),
+        next=None if tick_due is None else from_ms(row["tick"]),
+        due=None if tick_due is None or tick_due >= NEVER else from_ms(tick_due),
+        behind=timedelta(milliseconds=max(row["now"] - row["due"], 0)),
+        paused=None if row["paused"] is None else from_ms(row["paused"]),
+        over=row["due"] >= NEVER and row["paused"] is None,
+        last=None if last is None else from_ms(int(last.rpartition("@")[2])),
+        last_id=last,
+        began=None,
+        late=None,
+        state=state,
+        ended=None if state is None else from_ms(row["last_modified"]),
+        succeeded=None,
+        missed=0,
+        overlapped=0,
+    )
+
+
+def _waits(row: Row) -> bool:
+    """Return whether the latest tick is still to come, by its row."""
+    waits = row["waiting_status"] == Status.WAITING and row["waiting_wanted"] == DesiredState.NONE
+    return waits and row["paused"] is None
+
+
+def _is_to_come(row: Row) -> bool:
+    """Return whether the last tick by its time still waits: for its jitter, or a later time."""
+    is_latest = row["last_id"] == f"{row['id']}@{row['tick']}"
+    return is_latest and _waits(row) and row["waiting_due"] > row["now"]
+
+
+def _schedule(row: Row) -> Schedule | None:
+    try:
+        return read_schedule(row["schedule"].encode())
+    except (InvalidTask, ValueError):
+        return None
+
+
+def _arguments(row: Row) -> tuple[Any, Any]:
+    try:
+        return keys.decode_args(str(row["params"]).encode())
+    except ValueError:
+        return [], {}
+
+
+def _tags(row: Row) -> tuple[str, ...]:
+    try:
+        options = orjson.loads(row["options"] or "{}")
+        return tuple(map(str, options.get("tags", ())))
+    except (orjson.JSONDecodeError, AttributeError, TypeError):
+        return ()
