@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     )
     from expirebridge.ledger.completion import complete
     from expirebridge.ledger.ledger import Ledger
-    from expirebridge.ledger.row_state import DesiredState, Status
-    from expirebridge.ledger.rows import LedgerTask
+    from expirebridge.ledger.rows import DesiredState, LedgerTask, Status
     from expirebridge.ledger.schema import ddl
     from expirebridge.ledger.sql_tables import Tables, extras, tables
 
@@ -42,8 +41,7 @@ _NAMES = {
     "errors": "CompletionRefused LedgerError LedgerUnreachable LedgerUnsuitable",
     "ledger.completion": "complete",
     "ledger.ledger": "Ledger",
-    "ledger.row_state": "DesiredState Status",
-    "ledger.rows": "LedgerTask",
+    "ledger.rows": "DesiredState LedgerTask Status",
     "ledger.schema": "ddl",
     "ledger.sql_tables": "Tables extras tables",
 }

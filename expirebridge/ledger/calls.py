@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from expirebridge.ledger.row_state import RowVersion
+from expirebridge.ledger.rows import RowVersion
 from expirebridge.settings import Settings
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import (

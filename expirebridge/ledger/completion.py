@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import MetaData
 
 from expirebridge.errors import CompletionRefused
-from expirebridge.ledger.row_state import DesiredState, Status
-from expirebridge.ledger.rows import Row
+from expirebridge.ledger.rows import DesiredState, Row, Status
 from expirebridge.ledger.sql_tables import Tables, tables
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.transaction import adapter_of

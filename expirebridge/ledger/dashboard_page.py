@@ -24,8 +24,7 @@ from expirebridge.ledger.row_pages import (
     RowKind,
     RowPage,
 )
-from expirebridge.ledger.row_state import FINAL_STATES, Status
-from expirebridge.ledger.rows import check_ext
+from expirebridge.ledger.rows import FINAL_STATES, Status, check_ext
 from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps

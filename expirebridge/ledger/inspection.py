@@ -26,8 +26,14 @@ from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
 from expirebridge.ledger.relay_statements import REFUSED, BacklogQuery, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
-from expirebridge.ledger.row_state import DesiredState, Status, SyncState
-from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
+from expirebridge.ledger.rows import (
+    DesiredState,
+    LedgerTask,
+    Status,
+    SyncState,
+    ledger_task,
+    new_task_of,
+)
 from expirebridge.ledger.schema import find, identity_of
 from expirebridge.ledger.sql_tables import VERSION, own_tables
 from expirebridge.ledger.sql_types import NowMs

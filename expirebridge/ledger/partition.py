@@ -26,7 +26,7 @@ from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnaps
 from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
-from expirebridge.ledger.row_state import RowState, RowVersion
+from expirebridge.ledger.rows import RowState, RowVersion
 from expirebridge.ledger.series_ticks import make_ticks
 from expirebridge.ledger.sql_tables import tables
 from expirebridge.settings import Settings

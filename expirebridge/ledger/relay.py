@@ -25,8 +25,16 @@ from expirebridge.ledger.relay_statements import (
     WrittenRows,
 )
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.row_state import LARGEST_COUNT, Status, SyncState
-from expirebridge.ledger.rows import relayed_row
+from expirebridge.ledger.rows import (
+    FINAL_STATES,
+    LARGEST_COUNT,
+    LARGEST_TIME,
+    DesiredState,
+    RowVersion,
+    Status,
+    SyncState,
+    new_task_of,
+)
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -241,7 +249,7 @@ class Relay:
         sent, refused = [], []
         for at, row in enumerate(page.rows):
             try:
-                sent.append((at, relayed_row(row, page.now)))
+                sent.append((at, _relayed_row(row, page.now)))
             except InvalidTask as error:
                 # One that has ended was refused before: there is nothing to relay.
                 reason = str(error) if row.status == Status.WAITING else None
@@ -282,6 +290,44 @@ class Relay:
         self.latest = _after(state, checkpoint, written.number, stamps=bool(changes))
         self.passed.append(Passed(direction=Direction.BACK, rows=len(dirty.entries)))
         return len(dirty.entries)
+
+
+def _relayed_row(row: Row[Any], now: int) -> RelayedRow:
+    """Return what the relay sends of a row; `now` is the time of its database, in ms.
+
+    Raises InvalidTask for values that another program wrote and that no task can have.
+    """
+    is_paused = row.due == LARGEST_TIME
+    values = dict(row._mapping) | ({"due": 0} if is_paused else {})
+    task = new_task_of(values, now)
+    fields = dict(task.fields)
+    if row.retry_times:
+        fields["attempt"] = row.retry_times
+    when, ms = task.when.encode()
+    return RelayedRow(
+        id=task.id,
+        version=RowVersion(row.generation, row.revision),
+        what=_target_state(row),
+        hint=_hint(row),
+        call=task.call,
+        when="never" if is_paused else str(when),
+        ms=int(ms),
+        fields=fields,
+    )
+
+
+def _target_state(row: Row[Any]) -> str:
+    if row.status != Status.WAITING:
+        return FINAL_STATES[Status(row.status)]
+    return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
+
+
+def _hint(row: Row[Any]) -> str:
+    words = {
+        "moved": row.due is None,
+        "rebuilt": row.todo == SyncState.REBUILD,
+    }
+    return " ".join(word for word, holds in words.items() if holds)
 
 
 def _after(

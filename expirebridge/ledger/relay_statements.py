@@ -35,8 +35,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from expirebridge.ledger.calls import RedisCheckpoint
-from expirebridge.ledger.row_state import RowVersion, Status, SyncState
 from expirebridge.ledger.row_writes import passing_over_locks
+from expirebridge.ledger.rows import RowVersion, Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
 

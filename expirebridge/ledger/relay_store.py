@@ -20,8 +20,8 @@ from expirebridge.ledger.relay_statements import (
     WrittenRows,
     relay_statements,
 )
-from expirebridge.ledger.row_state import DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
+from expirebridge.ledger.rows import DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.ledger.schema import check_encoding, find, identity_of
 from expirebridge.ledger.sql_tables import VERSION, Tables
 from expirebridge.task.keys import is_id

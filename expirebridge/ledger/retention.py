@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, and_, delete, or_, select
 from expirebridge.ledger import calls
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import Relay
-from expirebridge.ledger.row_state import Status, SyncState
 from expirebridge.ledger.row_writes import passing_over_locks
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.store.client import Store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from expirebridge.errors import CompletionRefused, LedgerError, ServerError
 from expirebridge.hooks import End
-from expirebridge.ledger.row_state import FINAL_STATES, DesiredState, RowState, RowVersion, Status
+from expirebridge.ledger.rows import FINAL_STATES, DesiredState, RowState, RowVersion, Status
 from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.session import PartitionSession, SessionOwner

@@ -17,8 +17,15 @@ from sqlalchemy import Executable, Select, Table, func, select
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.relay_statements import REFUSED, BacklogQuery, HasEnded, constant
-from expirebridge.ledger.row_state import DesiredState, Status, SyncState
-from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
+from expirebridge.ledger.rows import (
+    DesiredState,
+    LedgerTask,
+    Row,
+    Status,
+    SyncState,
+    ledger_task,
+    new_task_of,
+)
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_tables import LONGEST_ID
 from expirebridge.ledger.sql_types import NowMs

@@ -1,28 +1,18 @@
-"""A row of the ledger: written from a new task, shown to people, and checked before it is relayed.
+"""A row of the ledger: its state, and how it is written, shown to people, and checked.
 
-Rows may be written by programs in any language, so nothing about them is taken for granted.
+Rows may be written by programs in any language, so nothing about them is taken for granted. This
+works without SQLAlchemy.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from enum import IntEnum, StrEnum
+from typing import Any, Final, NamedTuple
 
 import orjson
-import sqlalchemy
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.calls import RelayedRow
-from expirebridge.ledger.row_state import (
-    FINAL_STATES,
-    LARGEST_COUNT,
-    LARGEST_TIME,
-    DesiredState,
-    RowVersion,
-    Status,
-    SyncState,
-)
-from expirebridge.ledger.sql_tables import LONGEST_EXT
 from expirebridge.store.record_values import args_of, split_call, text
 from expirebridge.store.task_records import EXPORTED, error_of
 from expirebridge.task import keys
@@ -31,16 +21,85 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import LONGEST
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.record_fields import record_fields
-from expirebridge.task.task import Outcome, from_ms
+from expirebridge.task.task import Outcome, State, from_ms
 from expirebridge.task.texts import short_repr
+
+LONGEST_EXT: Final = 255
+"""Characters of the name that an application gives a task."""
+LARGEST_COUNT: Final = 2**31 - 1
+"""The largest revision, or number of attempts, for which a row has room."""
+LARGEST_TIME: Final = 2**53 - 1
+"""The largest time in ms, or generation: Lua reads larger numbers inexactly."""
+
+
+class Status(IntEnum):
+    """The status of a task in its row. Only the relay and `complete_in` write it."""
+
+    WAITING = 1  # or running: only Redis has that
+    SUCCEEDED = 10
+    FAILED = 20
+    CANCELLED = 30
+
+
+FINAL_STATES: Final = {
+    Status.SUCCEEDED: State.SUCCEEDED,
+    Status.FAILED: State.FAILED,
+    Status.CANCELLED: State.CANCELLED,
+}
+"""The state of a task in Redis that has this status in its row."""
+
+
+class DesiredState(StrEnum):
+    """The state that the application wants for a task, if it is not to run."""
+
+    NONE = "none"
+    CANCELLED = "cancelled"
+
+
+class SyncState(IntEnum):
+    """The work that is left for the relay to bring a row to Redis."""
+
+    NOTHING = 0
+    RELAY = 1  # the row is new, or the application changed it
+    REBUILD = 2  # Redis lost it; no task of the ledger is claimed meanwhile
+
+
+class RowVersion(NamedTuple):
+    """The version of a row, which the record of its task in Redis names too."""
+
+    generation: int
+    """The time at which the task of this id was made; one more each time that Redis restarts it."""
+    revision: int
+    """Raised by each change that the application makes."""
+
+    def __str__(self) -> str:
+        return f"{self.generation} {self.revision}"
+
+    @classmethod
+    def read(cls, raw: bytes | None) -> "RowVersion | None":
+        """Read that of a record; None if it names none that a row can have."""
+        parts = (raw or b"").split()
+        if len(parts) != 2 or not all(part.isdigit() and len(part) < 20 for part in parts):
+            return None
+        version = cls(int(parts[0]), int(parts[1]))
+        is_legal = version.generation <= LARGEST_TIME and version.revision <= LARGEST_COUNT
+        return version if is_legal else None
+
+
+class RowState(NamedTuple):
+    """The state of the row of a claimed task."""
+
+    version: RowVersion
+    status: Status
+    wanted: DesiredState
+    message: str | None
+
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _OPTIONS: Final = sorted({*EXPORTED, "overlap", "trace"})
 
 Row = Mapping[Any, Any]
 """A row by the names of its columns."""
-SqlRow = sqlalchemy.Row[Any]
-"""A row as the relay reads it: its columns are attributes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -236,41 +295,3 @@ def _when(row: Row, now: int) -> When:
     delay = _whole(row, "delay_ms", 0, _LONGEST_MS, "ms, 0 or more, and at most 100 years")
     passed = now - _whole(row, "written", 0, LARGEST_TIME, "ms since 1970")
     return When(max(delay - max(passed, 0), 0), relative=True)
-
-
-def relayed_row(row: SqlRow, now: int) -> RelayedRow:
-    """Return what the relay sends of a row; `now` is the time of its database, in ms.
-
-    Raises InvalidTask for values that another program wrote and that no task can have.
-    """
-    is_paused = row.due == LARGEST_TIME
-    values = dict(row._mapping) | ({"due": 0} if is_paused else {})
-    task = new_task_of(values, now)
-    fields = dict(task.fields)
-    if row.retry_times:
-        fields["attempt"] = row.retry_times
-    when, ms = task.when.encode()
-    return RelayedRow(
-        id=task.id,
-        version=RowVersion(row.generation, row.revision),
-        what=_target_state(row),
-        hint=_hint(row),
-        call=task.call,
-        when="never" if is_paused else str(when),
-        ms=int(ms),
-        fields=fields,
-    )
-
-
-def _target_state(row: SqlRow) -> str:
-    if row.status != Status.WAITING:
-        return FINAL_STATES[Status(row.status)]
-    return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
-
-
-def _hint(row: SqlRow) -> str:
-    words = {
-        "moved": row.due is None,
-        "rebuilt": row.todo == SyncState.REBUILD,
-    }
-    return " ".join(word for word, holds in words.items() if holds)

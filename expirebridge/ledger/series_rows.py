@@ -13,8 +13,7 @@ import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.db_errors import is_duplicate
-from expirebridge.ledger.row_state import FINAL_STATES, DesiredState, Status
-from expirebridge.ledger.rows import Row, options_of
+from expirebridge.ledger.rows import FINAL_STATES, DesiredState, Row, Status, options_of
 from expirebridge.ledger.series_ticks import NEVER, tick_id, tick_values
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements

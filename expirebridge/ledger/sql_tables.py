@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-from expirebridge.ledger.row_state import DesiredState, Status, SyncState
+from expirebridge.ledger.rows import LONGEST_EXT, DesiredState, Status, SyncState
 from expirebridge.ledger.sql_types import (
     INNODB,
     CreateView,
@@ -44,7 +44,7 @@ NAMES: Final = (
 )  # fmt: skip
 DEFAULT_NAME: Final = "default"
 """The name of the ledger in a row that names none."""
-LONGEST_NAME, LONGEST_ID, LONGEST_FUNC, LONGEST_EXT = 64, 128, 200, 255
+LONGEST_NAME, LONGEST_ID, LONGEST_FUNC = 64, 128, 200
 """Characters."""
 
 

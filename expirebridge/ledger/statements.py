@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.elements import Grouping
 
-from expirebridge.ledger.row_state import DesiredState, Status, SyncState
+from expirebridge.ledger.rows import DesiredState, Status, SyncState
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs

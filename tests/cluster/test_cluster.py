@@ -36,7 +36,7 @@ from expirebridge.foreign import function_library
 from expirebridge.hooks import End, Gap
 from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import calls as ledger_calls
-from expirebridge.ledger.row_state import RowVersion
+from expirebridge.ledger.rows import RowVersion
 from expirebridge.limits.calls import declare_limits
 from expirebridge.moving import calls as migration
 from expirebridge.moving.calls import MigrationResult, RestoreGroupCode

@@ -12,7 +12,7 @@ from expirebridge.ledger import retention
 from expirebridge.ledger.binding import Addresses, Binder
 from expirebridge.ledger.relay import Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.row_state import DesiredState, Status, SyncState
+from expirebridge.ledger.rows import DesiredState, Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

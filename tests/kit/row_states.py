@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
-from expirebridge.ledger.row_state import RowVersion, SyncState
+from expirebridge.ledger.rows import RowVersion, SyncState
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.claiming import Settlement

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from expirebridge.ledger.engine import engine_of
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.servers import PART
 from tests.kit.steps import server_ms

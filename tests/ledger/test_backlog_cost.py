@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.row_state import SyncState
+from expirebridge.ledger.rows import SyncState
 from expirebridge.store.client import Store
 from expirebridge.task.partitions import PartitionLayout
 from tests.kit.ledgers import LedgerHarness

@@ -20,7 +20,7 @@ from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import read_url
 from expirebridge.ledger.inspection import LedgerInspector
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.sql_tables import VERSION, Tables
 from expirebridge.ledger.table_checks import check_ledger

@@ -15,7 +15,7 @@ from expirebridge.hooks import End, Started
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.partition import LedgerPartition
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import looking

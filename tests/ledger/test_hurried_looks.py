@@ -9,7 +9,7 @@ from expirebridge import State
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.row_state import SyncState
+from expirebridge.ledger.rows import SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness, restore, snapshot

@@ -55,7 +55,7 @@ from django.conf import settings
 apps = ("django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes")
 settings.configure(INSTALLED_APPS=[*apps, "expirebridge.contrib.django"])
 django.setup()
-FOR_ALL = {"calls", "command", "metrics", "page", "row_state", "testing", "words"}
+FOR_ALL = {"calls", "command", "metrics", "page", "rows", "testing", "words"}
 FOR_ALL = {f"expirebridge.ledger.{name}" for name in FOR_ALL}
 answers["not imported"] = []
 for module in pkgutil.walk_packages(expirebridge.__path__, "expirebridge.", lambda name: None):

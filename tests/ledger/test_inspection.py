@@ -22,7 +22,7 @@ from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.checks import check_dirty
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import RowKind
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.sql_tables import VERSION
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.table_checks import check_ledger

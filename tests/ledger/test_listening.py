@@ -18,7 +18,7 @@ from expirebridge.hooks import Claimed, Direction, End, Passed, Started
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.roles import RelayLoop
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness, until

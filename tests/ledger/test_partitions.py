@@ -23,7 +23,7 @@ from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.roles import RelayLoop
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from expirebridge import Bridge, InvalidTask, handler
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from expirebridge.settings import Settings
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.private_keys import K1

@@ -13,7 +13,7 @@ from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.binding import Addresses, place_of
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import INTERRUPTED, finish
-from expirebridge.ledger.row_state import RowVersion, Status, SyncState
+from expirebridge.ledger.rows import RowVersion, Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

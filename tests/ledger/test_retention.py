@@ -11,7 +11,7 @@ from expirebridge import Bridge, State
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.roles import RetentionLoop
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, delete, insert, update
 
 from expirebridge import Bridge, Change
 from expirebridge.ledger import Tables
-from expirebridge.ledger.row_state import SyncState
+from expirebridge.ledger.rows import SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import reconciling

@@ -13,7 +13,7 @@ from expirebridge.errors import LedgerUnreachable
 from expirebridge.hooks import End
 from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 from expirebridge.ledger.row_check import LedgerGate, RowCheck
-from expirebridge.ledger.row_state import RowState
+from expirebridge.ledger.rows import RowState
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome

@@ -10,7 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.settings import Settings

@@ -19,7 +19,7 @@ from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, Tables
 from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.partition import LedgerEngine
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from expirebridge.ledger.series_ticks import NEVER, make_ticks
 from expirebridge.series.values import SeriesOutcome
 from expirebridge.settings import Settings

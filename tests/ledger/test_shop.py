@@ -12,7 +12,7 @@ from sqlalchemy import URL, Engine, create_engine, text
 
 from expirebridge import Bridge, State
 from expirebridge.ledger import Tables
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from tests.kit.databases import Database
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import launched

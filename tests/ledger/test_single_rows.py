@@ -23,7 +23,7 @@ from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.row_state import Status, SyncState
+from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

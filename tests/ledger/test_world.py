@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine
 from expirebridge.ledger import Tables
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -23,7 +23,7 @@ from expirebridge.ledger.relay import BatchSteps
 from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_check import decide
-from expirebridge.ledger.row_state import DesiredState, RowVersion, Status, SyncState
+from expirebridge.ledger.rows import DesiredState, RowVersion, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.task import keys
 from expirebridge.task.calls import claiming, producing, reconciling

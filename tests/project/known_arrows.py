@@ -22,7 +22,6 @@ FRAMES_TO_ROOMS: set[str] = {
     "checks.on_hold -> fleet.functions",
     "cli.handlers -> fleet.functions",
     "cli.options -> ledger.engine",
-    "contrib.django.backend -> ledger.row_state",
     "contrib.django.backend -> ledger.rows",
     "contrib.django.ledger_tables -> ledger.schema",
     "contrib.django.on_commit -> ledger",

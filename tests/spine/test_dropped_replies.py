@@ -43,7 +43,7 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import tables
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import Status
 from expirebridge.ledger.schema import create
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.apps import apps
 from django.core import checks
@@ -35,15 +35,12 @@ from expirebridge.contrib.django.tasks_api import (
 )
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers import name_of, typed_arguments
-from expirebridge.ledger.row_state import Status
+from expirebridge.ledger.rows import LedgerTask, Status
 from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.task.framework import AnyFunction
 from expirebridge.task.keys import check_tags
 from expirebridge.task.task import State
 from expirebridge.task.task import Task as Found
-
-if TYPE_CHECKING:
-    from expirebridge.ledger.rows import LedgerTask
 
 _APP: Final = "expirebridge.contrib.django"
 
@@ -187,7 +184,7 @@ def _defined(task: Task) -> Task:
 
 def _make(
     task: Task, function: AnyFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> "Found | LedgerTask":
+) -> Found | LedgerTask:
     options: dict[str, Any] = {"kwargs": kwargs, "tags": queue_tags(task), **_when(task)}
     alias = ledger_alias()
     if alias is None:

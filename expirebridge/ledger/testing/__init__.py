@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.row_check import outcome_after
-from expirebridge.ledger.row_state import RowVersion
+from expirebridge.ledger.rows import RowVersion
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -8,7 +8,7 @@ from sqlalchemy.util import greenlet_spawn
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_check import outcome_by_row
-from expirebridge.ledger.row_state import RowVersion
+from expirebridge.ledger.rows import RowVersion
 from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.testing.transactions import seen_after

@@ -17,7 +17,7 @@ from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_check import outcome_by_row
-from expirebridge.ledger.row_state import RowState, RowVersion
+from expirebridge.ledger.rows import RowState, RowVersion
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.sql_tables import own_tables
