@@ -4,18 +4,20 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Protocol, cast
 
 from redis import RedisError
 from sqlalchemy import event
 from sqlalchemy.orm import Session, scoped_session
 
+from expirebridge.capabilities import given
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
-from expirebridge.fleet.operations import UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import partitions
+from expirebridge.task.calls.call import Steps
 from expirebridge.task.forks import renew_after_fork
 from expirebridge.task.transactions import Transaction
 
@@ -25,6 +27,26 @@ MESSAGE = "ledger"
 """The message that is published on the doorbell's channel."""
 GAP = 0.005
 """The least seconds between two notifications: one covers all commits before it."""
+
+
+class FunctionLookup(Protocol):
+    """Looks up functions at the listeners, each once."""
+
+    def new_among(self, funcs: Iterable[str]) -> set[str]:
+        """Those of these functions about which the listeners would be asked now."""
+        ...
+
+    def warn(self, funcs: Iterable[str]) -> Steps[None]:
+        """Warn of those of these functions that no listener has."""
+        ...
+
+
+class GivesFunctionLookup(Protocol):
+    """A module that knows the functions of the listeners."""
+
+    def lookup_for(self, settings: Settings) -> FunctionLookup:
+        """Return the look-up of functions in the database of these settings."""
+        ...
 
 
 class CommitNotifier:
@@ -37,7 +59,8 @@ class CommitNotifier:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._unknown = UnknownFunctions("warn", settings)
+        modules = cast("tuple[GivesFunctionLookup, ...]", given("function_lookup"))
+        self._lookups = [module.lookup_for(settings) for module in modules]
         self._funcs = set[str]()
         """Functions about which the listeners are still to be asked."""
         self.renew()
@@ -55,9 +78,9 @@ class CommitNotifier:
             self._start()
         self._wanted.set()
 
-    def look_up(self, funcs: Iterable[str]) -> None:
+    def look_up(self, funcs: Collection[str]) -> None:
         """Warn of those of these functions that no listener knows; returns at once."""
-        if new := self._unknown.new_among(funcs):
+        if new := set[str]().union(*(one.new_among(funcs) for one in self._lookups)):
             with self._lock:
                 self._funcs |= new
             self.notify()
@@ -84,8 +107,8 @@ class CommitNotifier:
                 server.client.publish(server.database.doorbell_channel, MESSAGE)
                 with self._lock:
                     funcs, self._funcs = self._funcs, set()
-                if funcs:
-                    server.run(self._unknown.warn(funcs))
+                for lookup in self._lookups if funcs else ():
+                    server.run(lookup.warn(funcs))
             except (RedisError, OSError, ServerUnreachable) as error:
                 logger.debug("no notification: %s", error)
             except Exception:

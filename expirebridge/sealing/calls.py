@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import BATCH, Argument, ByItem, Command, script
+from expirebridge.task.calls.pages import RecordPage
 from expirebridge.task.task import State
 
 
@@ -19,16 +20,6 @@ class Replacement(NamedTuple):
     field: str
     old: bytes
     new: bytes
-
-
-class RecordPage(NamedTuple):
-    """A part of a walk over the records of tasks."""
-
-    cursor: str
-    """The cursor of the next page; "0" if this was the last."""
-    examined: int
-    records: list[tuple[str, Mapping[str, bytes]]]
-    """The id and the fields of each task."""
 
 
 def record_page(state: State, cursor: str) -> Command[RecordPage]:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol, cast
 
+from expirebridge.capabilities import given
 from expirebridge.sealing import calls
 from expirebridge.sealing.calls import Replacement
-from expirebridge.series import calls as series_commands
 from expirebridge.store.record_values import call_of
-from expirebridge.task.calls.call import Steps
-from expirebridge.task.calls.pages import Pages
+from expirebridge.task.calls.call import Command, Steps
+from expirebridge.task.calls.pages import Pages, RecordPage
 from expirebridge.task.key_ring import (
     Content,
     KeyRing,
@@ -23,6 +24,17 @@ _SealAgain = Callable[[KeyRing, str, str, bytes], bytes]
 """Seals a field again, of a task or a series of this id and function."""
 _AT_ONCE = 512 * 1024
 """Bytes that one request replaces, about."""
+
+
+class GivesRecords(Protocol):
+    """A module with records beside those of tasks, of which fields may be sealed."""
+
+    KIND: str
+    """What reseal.lua calls them."""
+
+    def record_page(self, cursor: str) -> Command[RecordPage]:
+        """Read them, a page at a time."""
+        ...
 
 
 @dataclass(slots=True)
@@ -53,25 +65,19 @@ def reseal(key_ring: KeyRing) -> Steps[Resealed]:
     """
     done = Resealed()
     for state in State:
-        pages = Pages(partial(calls.record_page, state))
-        while page := (yield from pages.next()):
-            done.examined += page.examined
-            found = [
-                one
-                for id, record in page.records
-                for one in _of(done, key_ring, "task", id, record)
-            ]
-            yield from _replace(done, found)
-    listing = Pages(lambda cursor: series_commands.series_page(cursor, 1.0))
-    while series := (yield from listing.next()):
-        done.examined += len(series.series)
+        yield from _reseal(done, key_ring, "task", Pages(partial(calls.record_page, state)))
+    for one in cast("tuple[GivesRecords, ...]", given("sealed_records")):
+        yield from _reseal(done, key_ring, one.KIND, Pages(one.record_page))
+    return done
+
+
+def _reseal(done: Resealed, key_ring: KeyRing, kind: str, pages: Pages[RecordPage]) -> Steps[None]:
+    while page := (yield from pages.next()):
+        done.examined += page.examined
         found = [
-            one
-            for each in series.series
-            for one in _of(done, key_ring, "series", each.id, each.record)
+            one for id, record in page.records for one in _of(done, key_ring, kind, id, record)
         ]
         yield from _replace(done, found)
-    return done
 
 
 def _replace(done: Resealed, found: list[Replacement]) -> Steps[None]:

@@ -7,11 +7,6 @@ SPINE_TO_ROOMS: set[str] = {
 }
 """Each wants a seam."""
 
-ROOMS_TO_ROOMS: set[str] = {
-    "ledger.commit_notifier -> fleet.operations",
-    "sealing.resealing -> series.calls",
-}
-
 OTHERS_TO_FRAMES: set[str] = {
     "lateness.scaling -> observe.recent_tasks",
     "listener.server.server -> checks",

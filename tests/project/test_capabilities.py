@@ -2,6 +2,7 @@
 
 import expirebridge.fleet.checks
 import expirebridge.fleet.explain
+import expirebridge.fleet.function_lookup
 import expirebridge.fleet.words
 import expirebridge.foreign.checks
 import expirebridge.foreign.function_loading
@@ -43,6 +44,7 @@ import expirebridge.series.declaration
 import expirebridge.series.metrics
 import expirebridge.series.page
 import expirebridge.series.roles
+import expirebridge.series.sealed_records
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 from expirebridge.capabilities import given
@@ -52,8 +54,10 @@ from expirebridge.cli.listening import LoadsFunctions
 from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.handlers.registry import Declares
+from expirebridge.ledger.commit_notifier import GivesFunctionLookup
 from expirebridge.listener.partition.capability_roles import GivesRoles
 from expirebridge.observe.capability_metrics import GivesMetrics
+from expirebridge.sealing.resealing import GivesRecords
 from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
@@ -206,3 +210,17 @@ DECLARATIONS: tuple[Declares, ...] = (
 
 def test_these_let_functions_declare_something() -> None:
     assert given("declaration") == DECLARATIONS
+
+
+SEALED_RECORDS: tuple[GivesRecords, ...] = (expirebridge.series.sealed_records,)
+
+
+def test_these_have_sealed_records_beside_those_of_tasks() -> None:
+    assert given("sealed_records") == SEALED_RECORDS
+
+
+FUNCTION_LOOKUP: tuple[GivesFunctionLookup, ...] = (expirebridge.fleet.function_lookup,)
+
+
+def test_these_look_functions_up() -> None:
+    assert given("function_lookup") == FUNCTION_LOOKUP

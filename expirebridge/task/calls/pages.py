@@ -4,8 +4,8 @@ With several partitions, one is walked over after the other. One that cannot be 
 is left out: LEFT_OUT says which.
 """
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.task.calls.call import PARTITIONS, Command, Steps, at_if_available
@@ -20,6 +20,16 @@ class Page(Protocol):
     def cursor(self) -> str:
         """The cursor of the next part; "0" if this was the last."""
         ...
+
+
+class RecordPage(NamedTuple):
+    """A part of a walk over records, as they are stored."""
+
+    cursor: str
+    """The cursor of the next page; "0" if this was the last."""
+    examined: int
+    records: list[tuple[str, Mapping[str, bytes]]]
+    """The id and the fields of each."""
 
 
 P = TypeVar("P", bound=Page)
