@@ -6,18 +6,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from expirebridge.cli.ending import BAD_INPUT
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.settings import DEFAULT_URL, Doorbells, Settings
+from expirebridge.settings import DEFAULT_URL, Doorbells
 from expirebridge.task.durations import seconds_of
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 Url = Annotated[
     str | None,
@@ -181,7 +177,7 @@ def _parse_time(text: str, name: str) -> datetime:
     return moment
 
 
-# Shared by the commands of the ledger: their options, and the connection to its database.
+# Which ledger.
 
 LedgerUrl = Annotated[
     str | None,
@@ -221,15 +217,6 @@ def extra_is_there() -> Iterator[None]:
         raise InvalidSetting(str(missing)) from None
 
 
-def settings_of(url: str | None, name: str | None) -> Settings:
-    """The settings; a password must not stand where every user of the machine can read it."""
-    refuse_password(url)
-    settings = Settings.read(ledger=url, ledger_name=name)
-    if settings.ledger is None:
-        raise InvalidSetting("which database? Give --ledger, or set EXPIREBRIDGE_LEDGER")
-    return settings
-
-
 def refuse_password(url: str | None) -> None:
     """Raise InvalidSetting for a URL of the command line that holds a password."""
     if url is None:
@@ -241,12 +228,3 @@ def refuse_password(url: str | None) -> None:
             "--ledger: others on this machine can read a command's arguments; put a URL with a "
             "password into EXPIREBRIDGE_LEDGER"
         )
-
-
-@contextmanager
-def connected(settings: Settings) -> "Iterator[Connection]":
-    """A transaction in the ledger's database; what goes wrong there becomes a LedgerError."""
-    from expirebridge.ledger import engine as engines  # noqa: PLC0415
-
-    with engines.connected(settings.ledger or "") as connection:
-        yield connection

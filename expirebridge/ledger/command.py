@@ -14,9 +14,8 @@ from expirebridge.cli.options import (
     LedgerUrl,
     Prefix,
     Url,
-    connected,
     extra_is_there,
-    settings_of,
+    refuse_password,
 )
 from expirebridge.cli.output import print_fields, print_json, print_line, printable
 from expirebridge.cli.stats import store_of
@@ -30,11 +29,31 @@ from expirebridge.task.durations import human, seconds_of
 from expirebridge.task.texts import plural
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from expirebridge.ledger.inspection import LedgerStatus
     from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 
 
 # Opens the SQL and Redis connections for the ledger's commands.
+
+
+def settings_of(url: str | None, name: str | None) -> Settings:
+    """The settings; a password must not stand where every user of the machine can read it."""
+    refuse_password(url)
+    settings = Settings.read(ledger=url, ledger_name=name)
+    if settings.ledger is None:
+        raise InvalidSetting("which database? Give --ledger, or set EXPIREBRIDGE_LEDGER")
+    return settings
+
+
+@contextmanager
+def connected(settings: Settings) -> "Iterator[Connection]":
+    """A transaction in the ledger's database; what goes wrong there becomes a LedgerError."""
+    from expirebridge.ledger import engine as engines  # noqa: PLC0415
+
+    with engines.connected(settings.ledger or "") as connection:
+        yield connection
 
 
 @contextmanager
