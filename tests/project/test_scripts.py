@@ -354,6 +354,9 @@ ORDER = {
     "on_edit": ["leave_if_others"],
     "on_sweep": ["sweep_lanes", "forget_groups"],
     "on_swept": ["tell_swept", "find_stopping"],
+    "on_count": ["count_move"],
+    "on_list": ["ids_by_group"],
+    "kept_paused": ["awaits_group"],
 }
 """What each list of hooks.lua holds: rows are marked first, lanes are left before groups count."""
 

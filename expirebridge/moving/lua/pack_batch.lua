@@ -147,7 +147,7 @@ local function leave(id, record)
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
     'due', now, 'ended', now, 'error', MIGRATED .. moving)
   if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
-  redis.call('ZADD', state_set('cancelled'), now + LATE_EVENTS - MIGRATED_OFFSET, id)
+  redis.call('ZADD', state_set('cancelled'), now + LATE_EVENTS - ASIDE, id)
   redis.call('ZREM', state_set(record.state), id)
 end
 

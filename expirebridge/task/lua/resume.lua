@@ -11,13 +11,15 @@
 -- include history
 -- include doorbell
 -- include producer_changes
--- include members
+-- include hooks
 
 local nonce, spares = ARGV[2], ARGV[3] == '1'
 
 local function resume(id, record)
   if record.state == 'paused' then
-    if spares and awaits_group and awaits_group(id) then return LEFT_PAUSED end
+    for i = 1, spares and #kept_paused or 0 do
+      if kept_paused[i](id) then return LEFT_PAUSED end
+    end
     remember(id, record, nonce, DONE)
     local timer = read_timer(id, record)
     local due = type(timer) == 'number' and timer or due_of(id, record)

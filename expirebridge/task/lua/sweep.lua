@@ -17,7 +17,6 @@
 -- include fleet
 -- include doorbell
 -- include rearm
--- include migrated
 -- include features
 -- include lane_repair
 -- include format
@@ -114,8 +113,8 @@ ring_after(function()
   for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
   forget_all('succeeded', now)
   forget_all('failed', now)
-  forget_all('cancelled', now - MIGRATED_OFFSET)
-  forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
+  forget_all('cancelled', now - ASIDE)
+  forget_all('cancelled', now, -ASIDE / 2)
   forget_surplus()
   for i = 1, #on_sweep do on_sweep[i](most, lease, keep_failed) end
   -- A plain client has set a hold: from now on claims look at holds.

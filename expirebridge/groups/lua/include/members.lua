@@ -5,11 +5,12 @@
 -- include records
 -- include state_sets
 -- include hooks
--- gives MEMBER, bits_of, set_bits, count_in_group, awaits_group, complete_group, stop_group, note_member, give_up
+-- gives MEMBER, bits_of, set_bits, count_in_group, complete_group, stop_group, note_member, give_up
 -- when groups
 -- on on_move 30 note_moved
 -- on on_give_up 30 give_up
 -- on on_succeed 30 note_succeeded
+-- on kept_paused 30 awaits_group
 
 -- The members of groups: what each of them does to the numbers of its group, and to the group's follow-up.
 

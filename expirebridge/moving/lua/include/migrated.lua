@@ -1,12 +1,9 @@
 -- include names
--- gives MIGRATED, MIGRATED_OFFSET, is_elsewhere
+-- gives MIGRATED, is_elsewhere
 
 -- While a database is moved, a migrated task leaves a cancelled record behind, so that late events of its key do not
 -- create it again. The record's `error` begins with these words, and names the other database.
 local MIGRATED = 'carried over '
--- The score of such a record in `cancelled` is lower by this than its time of deletion, far below all others: so it
--- is not counted as cancelled.
-local MIGRATED_OFFSET = 2 ^ 43
 
 -- True if a task may be in the other database. Used only while there is a move.
 local function is_elsewhere(id, record)

@@ -1,6 +1,7 @@
 -- gives on_move, on_forget, on_make, on_give_up, on_anew, settle_fields, on_settle, on_settled, on_let_go, on_retry
 -- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
+-- gives on_count, on_list, kept_paused
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -68,3 +69,10 @@ local on_edit = {}
 -- (most, lease, keep_failed): a sweep, which handles so many of each. Afterwards, (found): what it found; see sweep.lua.
 local on_sweep = {}
 local on_swept = {}
+-- (reply): tasks were counted; see count.lua.
+local on_count = {}
+-- (state, cursor, count): a page of tasks is to be listed. Who knows which by an argument of its own returns the cursor
+-- of the next page, and their ids.
+local on_list = {}
+-- (id): True if a paused task waits for others, so that resuming many spares it.
+local kept_paused = {}

@@ -1,6 +1,6 @@
 -- include names
 -- include format
--- gives STATES, FINISHED, LATE_EVENTS, RUN_FIELDS, NONE, is_id, number_up_to, read, all_fields, value_of, take_value
+-- gives STATES, FINISHED, LATE_EVENTS, ASIDE, RUN_FIELDS, NONE, is_id, number_up_to, read, all_fields, value_of, take_value
 -- gives put_value
 
 -- A record has few fields while its task is pending, since there may be millions:
@@ -46,6 +46,9 @@ local STATES = { 'pending', 'waiting', 'paused', 'running', 'succeeded', 'failed
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 -- Least time in ms that a finished record is kept: late events of its key must find it.
 local LATE_EVENTS = 15000
+-- A cancelled record that is here for such events alone has a score that is lower by this than its time of deletion, far
+-- below all others: it is not counted.
+local ASIDE = 2 ^ 43
 
 -- The fields that only runs write: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
