@@ -139,6 +139,7 @@ def test_names_are_built_where_all_keys_are_or_the_channel_is() -> None:
         "include/names",
         "include/lane_keys",
         "include/ring",
+        "include/series_keys",
     }
 
 
@@ -357,6 +358,8 @@ ORDER = {
     "on_count": ["count_move"],
     "on_list": ["ids_by_group"],
     "kept_paused": ["awaits_group"],
+    "on_beat": ["tell_next_making"],
+    "on_gone": ["forget_declarations"],
 }
 """What each list of hooks.lua holds: rows are marked first, lanes are left before groups count."""
 

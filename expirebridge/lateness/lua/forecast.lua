@@ -33,7 +33,7 @@ local function sample(rank, count)
 end
 
 local before = redis.call('ZCOUNT', set, '-inf', now)
-local reply = { now, before, redis.call('ZCARD', state_set('waiting')), 0, redis.call('ZCARD', series_set()),
+local reply = { now, before, redis.call('ZCARD', state_set('waiting')), 0, redis.call('ZCARD', own_key('series')),
   sample(0, before) }
 for span = 1, spans do
   local upto = redis.call('ZCOUNT', set, '-inf', now + span * width)

@@ -30,6 +30,7 @@
 -- include lane_names
 -- include ring
 -- include lane_keys
+-- include series_keys
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])

@@ -14,6 +14,7 @@
 -- include clock
 -- include features
 -- include lane_keys
+-- include series_keys
 
 local HERE, STAYS, BEFORE = 1, 2, 3
 local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only

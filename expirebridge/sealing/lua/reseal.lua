@@ -11,7 +11,7 @@
 local reply = {}
 for at = 2, #ARGV, 5 do
   local kind, id, field, old, new = unpack(ARGV, at, at + 4)
-  local key = kind == 'series' and series_key(id) or record_key(id)
+  local key = own_key(kind .. ':' .. id)
   local stored = redis.pcall('HGET', key, field)
   if stored == old then redis.call('HSET', key, field, new) end
   reply[#reply + 1] = (stored == old or stored == new) and 1 or 0

@@ -13,6 +13,7 @@
 -- include format
 -- include clock
 -- include series
+-- include series_keys
 
 local STANDS, PUT, OTHERS, SCHEDULED = 1, 2, 3, 4
 

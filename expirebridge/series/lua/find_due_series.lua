@@ -9,9 +9,9 @@
 -- A place without a record, and a record that another client overwrote, make no ticks: such a place is
 -- removed.
 
--- include names
 -- include format
 -- include clock
+-- include series_keys
 
 local found = redis.call('ZRANGE', series_set(), 0, tonumber(ARGV[2]), 'WITHSCORES')
 local reply = { now, -1 }

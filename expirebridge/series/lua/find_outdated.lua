@@ -9,9 +9,9 @@
 --
 -- An id without such a series is removed from the set.
 
--- include names
 -- include format
 -- include series
+-- include series_keys
 
 local from, count = tonumber(ARGV[3]), tonumber(ARGV[4])
 local found = redis.call('ZRANGEBYSCORE', tzdata_set(), '-inf', '(' .. tzdata_number(ARGV[2]),

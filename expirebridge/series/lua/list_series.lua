@@ -5,10 +5,10 @@
 -- ARGV     1 database, 2 lease in ms, 3 cursor ('0' to begin): a rank, 4 most series to look at
 -- returns  next cursor ('0': no more), now, then what `view_of_series` gives of each
 
--- include names
 -- include format
 -- include clock
 -- include series
+-- include series_keys
 
 local declared = count_declarations(tonumber(ARGV[2]))
 local from, count = tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -7,10 +7,10 @@
 --          due ('' : never), by which data of the zone that was computed ('' : no zone)
 -- returns  for each series: 1 made, 2 another was faster, or the series changed
 
--- include names
 -- include format
 -- include doorbell
 -- include series
+-- include series_keys
 
 local MADE, PASSED_OVER = 1, 2
 

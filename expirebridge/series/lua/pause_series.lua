@@ -5,11 +5,11 @@
 -- ARGV     1 database, then ids
 -- returns  for each: 1 paused, now or before, 5 not found
 
--- include names
 -- include format
 -- include clock
 -- include doorbell
 -- include series
+-- include series_keys
 
 local PAUSED, NOT_FOUND = 1, 5
 

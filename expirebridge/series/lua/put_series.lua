@@ -13,12 +13,12 @@
 --
 -- A paused series stays paused, and its past stays in the record.
 
--- include names
 -- include clock
 -- include features
 -- include ring
 -- include doorbell
 -- include series
+-- include series_keys
 
 local CREATED, CHANGED, UNCHANGED, RACE, LATE = 1, 2, 3, 4, 5
 local DEFINITION = { 'call', 'spec', 'overlap', 'tzdata', unpack(OF_TICKS) }

@@ -12,6 +12,7 @@
 -- include clock
 -- include doorbell
 -- include series
+-- include series_keys
 
 local REMOVED, DECLARED, NOT_FOUND = 1, 3, 5
 

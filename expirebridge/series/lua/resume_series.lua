@@ -7,12 +7,12 @@
 --          computed ('' : no zone)
 -- returns  1 resumed, or not paused, 4 it changed meanwhile, or its next time has passed, 5 not found
 
--- include names
 -- include format
 -- include clock
 -- include ring
 -- include doorbell
 -- include series
+-- include series_keys
 
 local RESUMED, RACE, NOT_FOUND = 1, 4, 5
 

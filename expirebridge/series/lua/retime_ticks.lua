@@ -15,6 +15,7 @@
 -- include records
 -- include doorbell
 -- include series
+-- include series_keys
 
 local MOVED, STAYS, NOT_LATER = 1, 2, 3
 

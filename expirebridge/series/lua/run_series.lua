@@ -5,12 +5,12 @@
 -- ARGV     1 database, 2 nonce of this call, 3 id
 -- returns  the tick's id, or nil if there is no such series
 
--- include names
 -- include format
 -- include clock
 -- include records
 -- include doorbell
 -- include series
+-- include series_keys
 
 local nonce, id = ARGV[2], ARGV[3]
 local known = redis.pcall('HMGET', series_key(id), 'call', 'extra', 'due')

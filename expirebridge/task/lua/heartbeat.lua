@@ -110,8 +110,6 @@ mark_format()
 local birth = redis.call('HMGET', meta_key, 'database', 'born')
 local database = string.match(ARGV[1], '^%d+')
 if birth[1] ~= database then redis.call('HSET', meta_key, 'database', database) end
--- In plain use there is no series, so nothing is read.
-local next_making = features and redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
 local last = last_beat()
 local gap = is_long_ago(last, lease)
 if gap then renew_all('-inf') end
@@ -147,6 +145,7 @@ for at = 6, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-return { now_us, rank, #live, now - last, lost, cancelled, birth[2] or '',
-  (is_declared() and 0 or 1) + (has_limits() and 0 or 2), codes, joined and others_are_full(live) and 1 or 0,
-  next_making and tonumber(next_making) or -1 }
+local reply = { now_us, rank, #live, now - last, lost, cancelled, birth[2] or '',
+  (is_declared() and 0 or 1) + (has_limits() and 0 or 2), codes, joined and others_are_full(live) and 1 or 0, -1 }
+for i = 1, #on_beat do on_beat[i](reply) end
+return reply

@@ -6,6 +6,7 @@
 -- include new_tasks
 -- include rearm
 -- include relay_end
+-- include series_keys
 -- gives delay_rebuilt, create_from_row, replace_from_row
 
 -- Time in ms that a tick's series is kept after the tick is due.

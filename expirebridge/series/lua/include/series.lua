@@ -4,6 +4,7 @@
 -- include state_sets
 -- include fleet
 -- include new_tasks
+-- include series_keys
 -- gives tzdata_number, end_making, has_place, OF_TICKS, tick_id, tick_times, make_tick, drop_waiting, advance
 -- gives NOT_DECLARED, count_declarations, view_of_series
 

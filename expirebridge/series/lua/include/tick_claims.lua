@@ -4,6 +4,7 @@
 -- include format
 -- include hooks
 -- include records
+-- include series_keys
 -- gives SERIES_IN_ID, NEXT_IN_TICK
 -- unless plain
 -- on on_start 40 start_tick

@@ -4,6 +4,7 @@
 -- include format
 -- include hooks
 -- include tick_claims
+-- include series_keys
 -- unless plain
 -- on on_move 40 note_tick_moved
 -- on on_retry 40 is_last_attempt

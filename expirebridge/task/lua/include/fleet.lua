@@ -1,6 +1,7 @@
 -- include names
 -- include format
 -- include clock
+-- include hooks
 -- gives last_beat, is_long_ago, is_fingerprint, values_of, codes_of, forget_codes, UNKNOWN_TIMEOUT, others_can_run
 
 -- The time of the latest heartbeat of any listener, in ms; 0 if there is none.
@@ -32,7 +33,7 @@ end
 -- The codes of these listeners, in order; false where it is unknown.
 local function codes_of(listeners) return values_of(fleet_key(), listeners) end
 
--- Deletes the declarations and codes of listeners that are gone, and the functions of codes that no other runs.
+-- Deletes the codes of listeners that are gone, and what else is known of them, and the functions of codes that no other runs.
 local function forget_codes(gone)
   local unused = {}
   for _, code in ipairs(codes_of(gone)) do
@@ -41,7 +42,7 @@ local function forget_codes(gone)
   end
   for _, listener in ipairs(gone) do
     redis.pcall('HDEL', fleet_key(), listener)
-    redis.pcall('HDEL', declarations_key(), listener)
+    for i = 1, #on_gone do on_gone[i](listener) end
   end
   for _, code in ipairs(codes_of(redis.call('ZRANGE', listeners_key, 0, -1))) do
     local fingerprint = string.match(code or '', '^%x+')

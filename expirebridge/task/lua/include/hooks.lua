@@ -1,7 +1,7 @@
 -- gives on_move, on_forget, on_make, on_give_up, on_anew, settle_fields, on_settle, on_settled, on_let_go, on_retry
 -- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
--- gives on_count, on_list, kept_paused
+-- gives on_count, on_list, kept_paused, on_beat, on_gone
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -76,3 +76,8 @@ local on_count = {}
 local on_list = {}
 -- (id): True if a paused task waits for others, so that resuming many spares it.
 local kept_paused = {}
+
+-- (reply): a listener's heartbeat is answered; see heartbeat.lua.
+local on_beat = {}
+-- (listener): it is there no longer.
+local on_gone = {}

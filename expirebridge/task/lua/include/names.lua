@@ -1,5 +1,5 @@
 -- gives prefix, hash_tag, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
--- gives durations_key, code_key, series_set, series_key, tzdata_set, declarations_key, broken_key, trigger_key
+-- gives durations_key, code_key, broken_key, trigger_key
 -- gives own_key, is_ours, has_hash_tag, limits_key, holds_key
 
 -- The names of every key. All derive from KEYS[1], the prefix, whose leading hash tag {...}, if it has one,
@@ -18,10 +18,6 @@ local function actions_key() return prefix .. ':actions' end
 local function fleet_key() return prefix .. ':fleet' end
 local function durations_key() return prefix .. ':durations' end
 local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
-local function series_set() return prefix .. ':series' end
-local function series_key(id) return prefix .. ':series:' .. id end
-local function tzdata_set() return prefix .. ':tzdata' end
-local function declarations_key() return prefix .. ':carriers' end
 
 -- The new name of a key of ours that another client has overwritten.
 local function broken_key(name) return prefix .. ':broken:' .. name end
