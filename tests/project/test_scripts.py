@@ -353,12 +353,16 @@ ORDER = {
     "on_change": ["answer_elsewhere"],
     "on_made": ["note_asked"],
     "on_edit": ["leave_if_others"],
-    "on_sweep": ["sweep_lanes", "forget_groups"],
+    "on_sweep": ["sweep_lanes", "note_holds", "forget_groups"],
     "on_swept": ["tell_swept", "find_stopping"],
     "on_count": ["count_move"],
     "on_list": ["ids_by_group"],
     "kept_paused": ["awaits_group"],
-    "on_beat": ["tell_next_making"],
+    "on_beat": ["tell_lacking", "tell_next_making"],
+    "lacking": ["lacks_limits"],
+    "stranded": ["is_out_of_line"],
+    "on_show": ["add_place"],
+    "on_tell": ["tell_lane", "tell_dirty"],
     "on_gone": ["forget_declarations"],
 }
 """What each list of hooks.lua holds: rows are marked first, lanes are left before groups count."""

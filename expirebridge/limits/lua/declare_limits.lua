@@ -12,6 +12,7 @@
 -- include format
 -- include features
 -- include clock
+-- include lane_keys
 
 local fingerprint = ARGV[2]
 

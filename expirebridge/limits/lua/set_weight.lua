@@ -7,7 +7,6 @@
 --
 -- A weight that was set before can be taken back, whatever became of its limit. It counts from the tenant's next turn on.
 
--- include names
 -- include format
 -- include limits
 -- include lane_keys

@@ -5,7 +5,6 @@
 -- ARGV     1 database
 -- returns  for each: 'holds' or 'weights', its field and its value
 
--- include names
 -- include format
 -- include lane_keys
 

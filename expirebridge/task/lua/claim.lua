@@ -33,9 +33,11 @@
 -- include ring
 
 if resend then find_claimed() end
-if claimed == 0 and lacks_limits() then
-  reply[5] = 3
-  return reply
+for i = 1, claimed == 0 and #lacking or 0 do
+  if lacking[i]() then
+    reply[5] = 3
+    return reply
+  end
 end
 if claimed == 0 and ARGV[10] ~= '' and fleet_code and fleet_code ~= ARGV[10] then
   reply[5] = 1

@@ -157,9 +157,11 @@ end
 
 if resend then find_claimed() end
 if claimed == 0 then
-  if lacks_limits() then
-    reply[5] = 3
-    return reply
+  for i = 1, #lacking do
+    if lacking[i]() then
+      reply[5] = 3
+      return reply
+    end
   end
   if ARGV[10] == (fleet_code or ARGV[10]) and ARGV[10] == mine then
     reply[5] = 1

@@ -10,11 +10,11 @@
 -- include names
 -- include records
 -- include task_view
--- include places
+-- include hooks
 
 local id = ARGV[2]
-local record = read(id, { 'queue' })
+local record = read(id)
 if not record then return false end
 local reply = view(id, record.state, tonumber(redis.call('ZSCORE', state_set(record.state), id)))
-if reply and record.state == 'waiting' and record.queue then reply[6] = place_of(id, record.queue) end
+for i = 1, reply and #on_show or 0 do on_show[i](id, reply) end
 return reply

@@ -100,12 +100,6 @@ local function is_declared()
   return count == string.match(ARGV[5], '^%d+')
 end
 
--- True if this database has the limits that the code declares. Tasks that wait need them, although nothing is claimed.
-local function has_limits()
-  local declaration = string.match(ARGV[5], '^%d+ (.+)$')
-  return not declaration or redis.pcall('HEXISTS', limits_key(), 'd ' .. declaration) == 1
-end
-
 mark_format()
 local birth = redis.call('HMGET', meta_key, 'database', 'born')
 local database = string.match(ARGV[1], '^%d+')
@@ -146,6 +140,6 @@ for at = 6, #ARGV, 2 do
   end
 end
 local reply = { now_us, rank, #live, now - last, lost, cancelled, birth[2] or '',
-  (is_declared() and 0 or 1) + (has_limits() and 0 or 2), codes, joined and others_are_full(live) and 1 or 0, -1 }
+  is_declared() and 0 or 1, codes, joined and others_are_full(live) and 1 or 0, -1 }
 for i = 1, #on_beat do on_beat[i](reply) end
 return reply

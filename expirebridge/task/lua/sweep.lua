@@ -17,8 +17,6 @@
 -- include fleet
 -- include doorbell
 -- include rearm
--- include features
--- include lane_repair
 -- include format
 -- include hooks
 
@@ -117,8 +115,6 @@ ring_after(function()
   forget_all('cancelled', now, -ASIDE / 2)
   forget_surplus()
   for i = 1, #on_sweep do on_sweep[i](most, lease, keep_failed) end
-  -- A plain client has set a hold: from now on claims look at holds.
-  if redis.call('EXISTS', holds_key()) == 1 then note_feature('limits') end
   local dead = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
   if dead[1] then
     redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
@@ -127,7 +123,7 @@ ring_after(function()
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
 -- If there is more to do, how many places were wrong, and names of what is being stopped.
-local found = { is_more = left <= 0, mended = 0, stopping = {} }
+local found = { is_more = left <= 0 }
 for i = 1, #on_swept do on_swept[i](found) end
-return { found.is_more and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1, found.mended,
-  found.stopping }
+return { found.is_more and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1, found.mended or 0,
+  found.stopping or {} }

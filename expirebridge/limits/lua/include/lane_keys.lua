@@ -1,8 +1,10 @@
 -- include names
 -- gives lanes_key, held_key, lane_key, queue_key, grants_key, waits_key, rates_key, unserved_key, weights_key
--- gives turns_key, shares_key, order_key, tenant_key
+-- gives turns_key, shares_key, order_key, tenant_key, limits_key, holds_key
 
 -- What limits keep: see lanes.lua and limits.lua.
+local function limits_key() return prefix .. ':limits' end
+local function holds_key() return prefix .. ':holds' end
 local function lanes_key() return prefix .. ':lanes' end
 local function held_key() return prefix .. ':held' end
 local function lane_key(lane) return prefix .. ':lane:' .. lane end

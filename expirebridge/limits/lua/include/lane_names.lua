@@ -1,7 +1,7 @@
 -- include format
 -- include limits
--- include names
 -- include records
+-- include lane_keys
 -- gives limits_of, lanes_of
 -- when limits
 

@@ -10,7 +10,6 @@
 -- include grants
 -- include hooks
 -- include lane_keys
--- gives mended
 -- when limits
 -- on on_sweep 20 sweep_lanes
 -- on on_swept 20 tell_swept

@@ -1,5 +1,8 @@
 -- include names
--- gives count_of, place_of
+-- include hooks
+-- include records
+-- gives place_of
+-- on on_show 20 add_place
 
 -- Another client may have overwritten any key of a lane.
 local function count_of(result) return type(result) == 'number' and result or nil end
@@ -13,4 +16,9 @@ local function place_of(id, lane)
   return { lane, count_of(redis.pcall('SCARD', own_key('lane:' .. lane))) or 0,
     count_of(redis.pcall('ZRANK', own_key('queue:' .. lane), id)) or -1,
     type(spec) == 'string' and spec or false }
+end
+
+local function add_place(id, shown)
+  local lane = shown[3] == 'waiting' and value_of(shown[5], 'queue')
+  if lane then shown[6] = place_of(id, lane) end
 end

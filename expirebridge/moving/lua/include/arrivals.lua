@@ -1,6 +1,7 @@
 -- include names
 -- include format
 -- include clock
+-- include lane_keys
 -- gives open_lanes
 
 -- Lets tasks begin in ordered lanes again: the sweeps go over all lanes, as after a change of limits.

@@ -7,10 +7,10 @@
 -- include hooks
 -- gives places, max_bytes, keep_failed, resend, listeners, held, LAST, reply, bytes, claimed, alone, meets_blocked
 -- gives SHARE, taken, parked, MOST_PARKED, whole, look_ahead, write_taken, share_of, from_front, skipped, take_if_due
--- gives lacks_limits, find_claimed
+-- gives find_claimed
 
 -- The arguments that both claiming scripts have: see claim.lua.
-local token, lease, idle, declaration = ARGV[2], tonumber(ARGV[3]), ARGV[6] == '1', ARGV[9]
+local token, lease, idle = ARGV[2], tonumber(ARGV[3]), ARGV[6] == '1'
 local places, max_bytes, keep_failed = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7])
 local resend, listeners, held = ARGV[8] == '1', tonumber(ARGV[11]), tonumber(ARGV[12])
 
@@ -161,11 +161,6 @@ local function take_if_due(id, score, record, values)
   take_task(id, record, values, whole(score, 0))
   alone = poison
   if poison then reply[3] = ALONE end
-end
-
--- True if this database lacks the limits that this listener declares: nothing may be claimed then.
-local function lacks_limits()
-  return declaration ~= '' and redis.pcall('HEXISTS', limits_key(), 'd ' .. declaration) ~= 1
 end
 
 local function find_claimed()

@@ -1,7 +1,8 @@
 -- gives on_move, on_forget, on_make, on_give_up, on_anew, settle_fields, on_settle, on_settled, on_let_go, on_retry
 -- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
--- gives on_count, on_list, kept_paused, on_beat, on_gone
+-- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
+-- gives on_show, on_tell
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -81,3 +82,13 @@ local kept_paused = {}
 local on_beat = {}
 -- (listener): it is there no longer.
 local on_gone = {}
+-- (): True if this database lacks what a listener declares, so that it may not claim anything.
+local lacking = {}
+-- (id, record): True if a task that has its place is not to be found by those who look for such tasks.
+local stranded = {}
+
+-- (id, shown): a task is shown as `get` does.
+local on_show = {}
+-- (id, record, fields, tell): what decides when it runs is told, by names and values. Returns where it stands, if that
+-- is not shown; see read_circumstances.lua.
+local on_tell = {}

@@ -3,7 +3,7 @@
 -- include records
 -- include state_sets
 -- include timer_edits
--- include lane_keys
+-- include hooks
 -- gives check_key
 
 -- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
@@ -38,16 +38,18 @@ local NEXT_CHECK = {
   waiting = function(_, record) return tonumber(record.due) or now end,
 }
 
--- True if a task that waits for a slot is in no queue.
-local function is_out_of_line(id, record)
-  return record.state == 'waiting' and not redis.pcall('ZSCORE', queue_key(record.queue or ''), id)
+local function is_lost(id, record)
+  for i = 1, #stranded do
+    if stranded[i](id, record) then return true end
+  end
+  return not redis.call('ZSCORE', state_set(record.state), id)
 end
 
 -- Puts an id that is in no state set back into that of its record.
 local function restore_place(id, misplaced, lease, keep_failed)
   if not lease or not is_id(id) then return end
-  local record = read(id, { 'queue', 'due' })
-  if record and redis.call('ZSCORE', state_set(record.state), id) and not is_out_of_line(id, record) then return end
+  local record = read(id, { 'due' })
+  if record and not is_lost(id, record) then return end
   misplaced[#misplaced + 1] = id
   if not record then
     fail_broken(id, 'pending', keep_failed)

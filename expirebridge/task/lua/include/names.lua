@@ -1,6 +1,6 @@
 -- gives prefix, hash_tag, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
 -- gives durations_key, code_key, broken_key, trigger_key
--- gives own_key, is_ours, has_hash_tag, limits_key, holds_key
+-- gives own_key, is_ours, has_hash_tag
 
 -- The names of every key. All derive from KEYS[1], the prefix, whose leading hash tag {...}, if it has one,
 -- puts the trigger keys into the same slot of a cluster.
@@ -33,6 +33,3 @@ local function is_ours(name) return string.sub(name, 1, #prefix + 1) == prefix .
 -- True if a key can belong to this partition. With a hash tag, keys with other ones belong to other partitions, and no
 -- script may use them: they may be on another node.
 local function has_hash_tag(name) return string.sub(name, 1, #hash_tag) == hash_tag end
-
-local function limits_key() return prefix .. ':limits' end
-local function holds_key() return prefix .. ':holds' end

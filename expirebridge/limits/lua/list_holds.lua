@@ -5,7 +5,6 @@
 -- ARGV     1 database
 -- returns  for each: its field and value in the hash, the ms at which it ends (-1: never), tasks that wait
 
--- include names
 -- include format
 -- include clock
 -- include holds

@@ -5,11 +5,11 @@
 -- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 the hold as JSON: see holds.lua
 -- returns  1 done, 0 not: it would end in the past
 
--- include names
 -- include format
 -- include features
 -- include clock
 -- include holds
+-- include lane_keys
 
 local ends = end_of_hold(ARGV[3])
 if ends and ends <= now then return 0 end

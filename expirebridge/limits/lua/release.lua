@@ -5,13 +5,13 @@
 -- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 ms over which the tasks are let go, 0 for at once
 -- returns  nil
 
--- include names
 -- include format
 -- include doorbell
 -- include holds
 -- include lanes
 -- include clock
 -- include limits
+-- include lane_keys
 
 ring_after(function()
   local lane, spread = HOLD .. ARGV[2], tonumber(ARGV[3])

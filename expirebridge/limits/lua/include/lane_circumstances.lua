@@ -1,0 +1,54 @@
+-- include format
+-- include hooks
+-- include lane_keys
+-- include limits
+-- include names
+-- include places
+-- include records
+-- on on_tell 20 tell_lane
+
+-- What the lane of a task has to do with when it runs, for `read_circumstances`.
+
+-- Of those that have a slot, so many are read.
+local MOST_HOLDERS = 4
+
+local function score_of(key, member) return tonumber(redis.pcall('ZSCORE', key, member) or nil) end
+
+local function tell_holders(lane, tell)
+  local page = redis.pcall('SSCAN', lane_key(lane), 0, 'COUNT', 10)
+  for i, id in ipairs(page[2] or {}) do
+    if i > MOST_HOLDERS then break end
+    local record = is_id(id) and read(id)
+    tell('holder', id)
+    tell('is', record and record.state or '')
+  end
+end
+
+-- Each returns the place of a pending task in the lane in which it was granted a slot, or a start.
+local TELL_LANE = {
+  pending = function(id, fields, tell)
+    local slots = is_held and value_of(fields, 'slots')
+    if not slots or not score_of(grants_key(), id) then return nil end
+    local lane = string.match(slots, '^.*\n(.*)') or slots
+    tell('rest', score_of(rates_key(), 'rest ' .. lane))
+    return place_of(id, lane)
+  end,
+  waiting = function(_, fields, tell)
+    local lane = value_of(fields, 'queue') or ''
+    tell('parked', value_of(fields, 'parked'))
+    tell('arrival', score_of(rates_key(), lane))
+    tell('rest', score_of(rates_key(), 'rest ' .. lane))
+    local hold = string.match(lane, '^hold (.*)$')
+    tell('held', hold and is_held and is_held(hold) and 1)
+    local is_closed = moving and (string.sub(moving, 1, 3) == 'to '
+      or redis.pcall('HEXISTS', own_key('arrivals'), 'closed') == 1)
+    tell('moving', is_closed and moving)
+    tell_holders(lane, tell)
+  end,
+  failed = function(_, fields, tell) tell('slots', value_of(fields, 'slots')) end,
+}
+
+local function tell_lane(id, record, fields, tell)
+  local tell_of = TELL_LANE[record.state]
+  return tell_of and tell_of(id, fields, tell)
+end
