@@ -8,7 +8,6 @@
 -- include names
 -- include format
 -- include ring
--- include doorbell
 -- include producer_changes
 -- include cancelling
 -- include groups

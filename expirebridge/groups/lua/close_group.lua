@@ -9,9 +9,9 @@
 
 -- include format
 -- include records
--- include doorbell
 -- include groups
 -- include members
+-- include ring
 
 local group = redis.pcall('HMGET', group_key(ARGV[2]), 'on_failed', 'left', 'ended', 'closed', 'asked')
 if not bits_of or group.err or not group[1] then return 0 end

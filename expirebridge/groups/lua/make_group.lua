@@ -12,9 +12,9 @@
 -- include names
 -- include clock
 -- include features
--- include doorbell
 -- include groups
 -- include new_groups
+-- include ring
 
 local name, on_failed, definition, asked = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local BEGUN, THERE, DIFFERS, TAKEN = 1, 2, 3, 4

@@ -30,7 +30,6 @@ note_feature('ledger')
 
 -- include records
 -- include ring
--- include doorbell
 -- include relay_end
 -- include relay_create
 -- include relay_move

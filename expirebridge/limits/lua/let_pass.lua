@@ -7,8 +7,8 @@
 
 -- include records
 -- include lanes
--- include doorbell
 -- include format
+-- include ring
 
 local id = ARGV[2]
 local record = read(id, { 'slots' })

@@ -6,12 +6,12 @@
 -- returns  nil
 
 -- include format
--- include doorbell
 -- include holds
 -- include lanes
 -- include clock
 -- include limits
 -- include lane_keys
+-- include ring
 
 ring_after(function()
   local lane, spread = HOLD .. ARGV[2], tonumber(ARGV[3])

@@ -15,6 +15,7 @@
 -- include features
 -- include lane_keys
 -- include series_keys
+-- include ring
 
 local HERE, STAYS, BEFORE = 1, 2, 3
 local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only
@@ -43,7 +44,6 @@ if has_slots and partitions == 1 then note_feature('limits') end
 -- include state_sets
 -- include history
 -- include timer_edits
--- include doorbell
 -- include new_tasks
 -- include rearm
 -- include migrated

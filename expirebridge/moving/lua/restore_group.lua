@@ -9,9 +9,9 @@
 
 -- include names
 -- include features
--- include doorbell
 -- include groups
 -- include new_groups
+-- include ring
 
 local name, members, count = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local MADE_NOW, THERE, TAKEN = 1, 2, 3

@@ -12,6 +12,7 @@
 -- include features
 -- include clock
 -- include lane_keys
+-- include ring
 
 if partitions > 1 then return 1 end
 note_feature('limits')
@@ -19,7 +20,6 @@ note_feature('limits')
 -- include records
 -- include lanes
 -- include limits
--- include doorbell
 
 ring_after(function()
   for at = 2, #ARGV, 2 do

@@ -8,9 +8,9 @@
 -- returns  for each series: 1 made, 2 another was faster, or the series changed
 
 -- include format
--- include doorbell
 -- include series
 -- include series_keys
+-- include ring
 
 local MADE, PASSED_OVER = 1, 2
 

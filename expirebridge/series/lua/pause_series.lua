@@ -7,9 +7,9 @@
 
 -- include format
 -- include clock
--- include doorbell
 -- include series
 -- include series_keys
+-- include ring
 
 local PAUSED, NOT_FOUND = 1, 5
 

@@ -16,7 +16,6 @@
 -- include clock
 -- include features
 -- include ring
--- include doorbell
 -- include series
 -- include series_keys
 

@@ -10,9 +10,9 @@
 -- include names
 -- include format
 -- include clock
--- include doorbell
 -- include series
 -- include series_keys
+-- include ring
 
 local REMOVED, DECLARED, NOT_FOUND = 1, 3, 5
 

@@ -10,7 +10,6 @@
 -- include format
 -- include clock
 -- include ring
--- include doorbell
 -- include series
 -- include series_keys
 

@@ -13,9 +13,9 @@
 -- include format
 -- include clock
 -- include records
--- include doorbell
 -- include series
 -- include series_keys
+-- include ring
 
 local MOVED, STAYS, NOT_LATER = 1, 2, 3
 

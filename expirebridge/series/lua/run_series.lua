@@ -8,9 +8,9 @@
 -- include format
 -- include clock
 -- include records
--- include doorbell
 -- include series
 -- include series_keys
+-- include ring
 
 local nonce, id = ARGV[2], ARGV[3]
 local known = redis.pcall('HMGET', series_key(id), 'call', 'extra', 'due')

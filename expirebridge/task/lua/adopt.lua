@@ -24,7 +24,6 @@
 -- include history
 -- include timer_edits
 -- include ring
--- include doorbell
 -- include ledger
 -- include hooks
 

@@ -14,10 +14,11 @@
 -- include clock
 -- include records
 -- include history
--- include doorbell
 -- include rearm
 -- include producer_changes
 -- include hooks
+-- include ring
+-- include state_sets
 
 local id = ARGV[2]
 local record = read(id, { 'ttl', 'next' })

@@ -8,7 +8,6 @@
 -- The reply to a heartbeat names cancelled tasks to their listener; the doorbell speeds that up.
 
 -- include ring
--- include doorbell
 -- include cancelling
 
 local reply = {}

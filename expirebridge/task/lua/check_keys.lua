@@ -6,8 +6,8 @@
 -- returns  '0', keys that are not ours, ids that were in no state set, then the names found
 
 -- include names
--- include doorbell
 -- include key_scan
+-- include ring
 
 local lease, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
 local reply = { '0', 0, {} }

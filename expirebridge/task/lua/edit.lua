@@ -14,11 +14,11 @@
 -- include clock
 -- include history
 -- include timer_edits
--- include doorbell
 -- include new_tasks
 -- include producer_changes
 -- include format
 -- include hooks
+-- include ring
 
 local OTHER_CALL = 9
 local nonce, id = ARGV[2], ARGV[3]

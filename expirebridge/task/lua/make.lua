@@ -14,9 +14,9 @@
 --          group takes no more members, 9 exists, or differs, and is of a ledger
 
 -- include features
--- include doorbell
 -- include making
 -- include drawn
+-- include ring
 
 mark_format()
 return ring_after(function() return make_each(read_new, make_one) end)

@@ -10,8 +10,8 @@
 -- include state_sets
 -- include history
 -- include timer_edits
--- include doorbell
 -- include producer_changes
+-- include ring
 
 local nonce = ARGV[2]
 

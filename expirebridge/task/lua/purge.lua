@@ -11,9 +11,9 @@
 -- include clock
 -- include records
 -- include producer_changes
--- include doorbell
 -- include format
 -- include hooks
+-- include ring
 
 local function purge(id)
   local record = read(id, { 'ended' })

@@ -11,8 +11,9 @@
 -- include clock
 -- include history
 -- include timer_edits
--- include doorbell
 -- include producer_changes
+-- include ring
+-- include state_sets
 
 local nonce, ms = ARGV[2], tonumber(ARGV[3])
 

@@ -11,10 +11,11 @@
 -- include clock
 -- include records
 -- include history
--- include doorbell
 -- include ledger
 -- include rearm
 -- include producer_changes
+-- include ring
+-- include state_sets
 
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])
 local due = ARGV[4] == 'in' and now + ms or ms

@@ -9,9 +9,10 @@
 
 -- include clock
 -- include history
--- include doorbell
 -- include producer_changes
 -- include hooks
+-- include ring
+-- include state_sets
 
 local nonce, spares = ARGV[2], ARGV[3] == '1'
 

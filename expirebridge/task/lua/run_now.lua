@@ -8,10 +8,11 @@
 -- include clock
 -- include records
 -- include history
--- include doorbell
 -- include ledger
 -- include rearm
 -- include producer_changes
+-- include ring
+-- include state_sets
 
 local nonce, id = ARGV[2], ARGV[3]
 local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })

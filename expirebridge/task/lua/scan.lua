@@ -9,8 +9,8 @@
 --          then the names found
 
 -- include names
--- include doorbell
 -- include key_scan
+-- include ring
 
 local lease, keep_failed = tonumber(ARGV[4]), tonumber(ARGV[5])
 local page = redis.call('SCAN', ARGV[2], 'COUNT', ARGV[3])

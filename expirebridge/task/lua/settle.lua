@@ -19,7 +19,6 @@
 --
 -- A client's time depends most on the number of arguments: there are two for each attempt.
 
--- include doorbell
 -- include tally
 -- include settlement
 -- include format

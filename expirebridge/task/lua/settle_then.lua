@@ -12,11 +12,11 @@
 
 -- include features
 -- include format
--- include doorbell
 -- include tally
 -- include settlement
 -- include making
 -- include names
+-- include ring
 
 local NOT_MADE = { [MADE.exists] = 6, [MADE.in_ledger] = 6, [MADE.differs] = 7, [MADE.no_group] = 8, [MADE.closed] = 9 }
 

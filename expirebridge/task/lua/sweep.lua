@@ -15,10 +15,10 @@
 -- include history
 -- include timer_edits
 -- include fleet
--- include doorbell
 -- include rearm
 -- include format
 -- include hooks
+-- include ring
 
 local lease, most, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])

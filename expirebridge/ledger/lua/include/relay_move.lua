@@ -3,10 +3,10 @@
 -- include records
 -- include history
 -- include timer_edits
--- include doorbell
 -- include rearm
 -- include relay_end
 -- include relay_create
+-- include state_sets
 -- gives follow_row
 
 -- Restores the due time of a pending task from its row. A timer that differs from the score was moved by a

@@ -1,5 +1,4 @@
 -- include clock
--- include doorbell
 -- include format
 -- include grants
 -- include hooks
@@ -7,6 +6,7 @@
 -- include lanes
 -- include limits
 -- include names
+-- include state_sets
 -- when limits
 -- on on_edit 20 leave_if_others
 

@@ -4,7 +4,6 @@
 -- include records
 -- include state_sets
 -- include history
--- include doorbell
 -- include drawn
 -- include new_tasks
 -- include rearm

@@ -4,7 +4,6 @@
 -- include state_sets
 -- include history
 -- include timer_edits
--- include doorbell
 -- include ledger
 -- include new_tasks
 -- include format

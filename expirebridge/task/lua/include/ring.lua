@@ -2,7 +2,7 @@
 -- include format
 -- include clock
 -- include hooks
--- gives soonest, ready_now, claims_next, doorbell_channel, notify_listeners, first_pending, ring_if_first, run_at_end
+-- gives soonest, ready_now, claims_next, doorbell_channel, notify_listeners, ring_if_first, run_at_end, ring_after
 
 -- The earliest due time that this script has put into `pending`.
 local soonest = math.huge
@@ -50,4 +50,19 @@ local function run_at_end()
   local is_left = false
   for i = 1, #at_end do is_left = at_end[i]() or is_left end
   return is_left
+end
+
+-- Makes a change, gives the slots that it freed to those who wait for them, and rings the doorbell if it has made a
+-- task the earliest; `move` and `write` note the `soonest`. If none of the changed tasks was pending before, one look
+-- afterwards is enough, and only if one is pending now.
+local function ring_after(change, none_waited)
+  local first = not none_waited and first_pending()
+  local reply = change()
+  run_at_end()
+  if none_waited then
+    ring_if_first()
+  elseif soonest < first then
+    notify_listeners(string.format('%.0f', soonest))
+  end
+  return reply
 end

@@ -4,7 +4,6 @@
 -- include state_sets
 -- include history
 -- include fleet
--- include doorbell
 -- include rearm
 -- include tally
 -- include format

@@ -4,7 +4,7 @@
 -- include format
 -- include ring
 -- include hooks
--- gives move, forget, finish, fail_broken, repair_place, rank_behind
+-- gives move, wait_until, forget, finish, fail_broken, repair_place, rank_behind
 
 -- Moves an id from the set of its state to that of another, and sets `fields`, names and values, which
 -- are for states other than `pending`. Lua does not roll back, so the destination is written first and
@@ -23,6 +23,12 @@ local function move(id, record, state, look_at, fields)
     redis.call('ZREM', state_set(before), id)
     record.state = state
   end
+end
+
+-- Makes a task pending until `due`, and sets its timer.
+local function wait_until(id, record, due)
+  set_timer(id, record, due)
+  move(id, record, 'pending', due)
 end
 
 -- Removes a task's record, its tags and its place. (Tag sets may have been overwritten.)
