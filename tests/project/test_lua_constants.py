@@ -58,7 +58,7 @@ BOTH = [
     ("include/timer_edits", "CHECK_PAUSED_AFTER", model.CHECK_PAUSED_AFTER * 1000),
     ("include/records", "LATE_EVENTS", settings.LEAST_KEPT * 1000),
     ("include/tally", "STEPS", list(inspection.STEPS)),
-    ("include/ledger", "ERASED", "?" + keys.ERASED.decode()),
+    ("include/records", "ERASED", "?" + keys.ERASED.decode()),
     ("include/format", "FIRST_TAG", "{" + _TAGS[:3] + "}"),
     ("include/fleet", "UNKNOWN_TIMEOUT", model.UNKNOWN_TIMEOUT * 1000),
     ("include/fleet", "UNKNOWN_TIMEOUT", DAY),  # as outcome.py says it: "for a day"

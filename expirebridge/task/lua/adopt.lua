@@ -24,7 +24,6 @@
 -- include history
 -- include timer_edits
 -- include ring
--- include ledger
 -- include hooks
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -68,7 +67,7 @@ local function revive(id, record, invalid)
   note(id, 'edit', nil, due)
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   redis.call('HSET', record_key(id), 'made', math.floor(now / 1000))
-  raise_generation(id, record)
+  for i = 1, #on_again do on_again[i](id, record) end
   move(id, record, 'pending', due)
   return ADOPTED
 end

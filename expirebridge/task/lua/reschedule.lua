@@ -11,11 +11,11 @@
 -- include clock
 -- include records
 -- include history
--- include ledger
 -- include rearm
 -- include producer_changes
 -- include ring
 -- include state_sets
+-- include hooks
 
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])
 local due = ARGV[4] == 'in' and now + ms or ms
@@ -29,7 +29,7 @@ note_move(id, record, 'reschedule', due)
 if record.state == 'running' then
   remember(id, record, nonce, REARMED)
   note_rearm(id, record, due)
-  if record.ledger then mark_dirty(id) end
+  for i = 1, #on_revise do on_revise[i](id, record) end
   return REARMED
 end
 return ring_after(function()

@@ -8,11 +8,11 @@
 -- include clock
 -- include records
 -- include history
--- include ledger
 -- include rearm
 -- include producer_changes
 -- include ring
 -- include state_sets
+-- include hooks
 
 local nonce, id = ARGV[2], ARGV[3]
 local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })
@@ -23,7 +23,7 @@ if record.ledger and is_erased(record) then return FINISHED_BEFORE end
 return ring_after(function()
   if FINISHED[record.state] then
     start_anew(id, record)
-    raise_generation(id, record)
+    for i = 1, #on_again do on_again[i](id, record) end
   end
   remember(id, record, nonce, DONE)
   note_move(id, record, 'run_now', now)

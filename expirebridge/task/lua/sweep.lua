@@ -24,8 +24,6 @@ local lease, most, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(A
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local MAX_LAPSES = 3
--- Time in ms for which a finished task is kept longer if its row has not been written yet.
-local DIRTY_LOOK = 60000
 
 local left, forgotten, lapsed, failed = most, 0, {}, {}
 
@@ -84,8 +82,10 @@ end
 local function forget_all(state, until_ms, from)
   for _, id in ipairs(due_in(state, until_ms, from)) do
     local record = read(id)
-    if record and record.ledger and redis.call('ZSCORE', state_set('dirty'), id) then
-      redis.call('ZADD', state_set(state), now + DIRTY_LOOK, id) -- its row has not been written yet
+    local longer
+    for i = 1, record and #kept_longer or 0 do longer = longer or kept_longer[i](id, record) end
+    if longer then
+      redis.call('ZADD', state_set(state), now + longer, id)
     else
       if not record or not repair_place(id, record, state, keep_failed) then forget(id, state) end
       forgotten = forgotten + 1

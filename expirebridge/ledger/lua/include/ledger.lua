@@ -1,6 +1,6 @@
 -- include names
 -- include clock
--- gives ledger_key, mark_dirty, generation_of, put_generation, is_erased, raise_generation, read_binding, row_time_of
+-- gives ledger_key, mark_dirty, generation_of, put_generation, read_binding, row_time_of
 
 -- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
 -- `ledger` holds '<generation> <revision>' of the row as it was applied last: the revision counts the changes that the
@@ -25,18 +25,6 @@ end
 local function put_generation(id, record, generation, revision)
   record.ledger = string.format('%.0f %.0f', generation, revision)
   redis.call('HSET', record_key(id), 'ledger', record.ledger)
-end
-
--- The arguments of a task that were erased, in its row and here: see expirebridge/task/keys.py. It cannot run.
-local ERASED = '?{"erased":true}'
-local function is_erased(record) return string.sub(record.call, -#ERASED) == ERASED end
-
--- Raises the generation of a finished task of a ledger that starts anew here, not in its row.
-local function raise_generation(id, record)
-  if not record.ledger then return end
-  local generation, revision = generation_of(record.ledger)
-  put_generation(id, record, generation + 1, revision)
-  mark_dirty(id)
 end
 
 -- The nonce of the ledger that this database is bound to ('': none), and the number of the last batch.

@@ -4,7 +4,6 @@
 -- include lanes
 -- include limits
 -- include format
--- include ledger
 -- include ring
 -- include hooks
 -- include lane_keys
@@ -145,7 +144,7 @@ local function grant(lane, id, tenant, given, opening)
     -- A due time of its own, with a timer, as if it had been rescheduled. One that a client set meanwhile counts.
     local record = due > now and read(id)
     if record and not read_timer(id, record) then set_timer(id, record, due) end
-    if record and record.ledger then mark_dirty(id) end
+    for i = 1, record and #on_revise or 0 do on_revise[i](id, record) end
     pace.at = pace.at + pace.each
   end
   if not is_hold(lane) then fields[3], fields[4] = 'slots', known[3] and known[3] .. '\n' .. lane or lane end

@@ -10,7 +10,7 @@
 -- on on_retry 40 is_last_attempt
 -- on on_succeed 40 note_ticks_succeeded
 
--- unless plain
+-- How ticks end.
 
 -- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
 -- succeeded, and what became of the latest that began.

@@ -2,7 +2,7 @@
 -- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 -- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
--- gives on_show, on_tell
+-- gives on_show, on_tell, on_again, on_next, on_revise, kept_longer
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -20,6 +20,12 @@ local on_make = {}
 local on_give_up = {}
 -- (id): a finished task is about to start anew. Returns names and values that its record keeps, or nil.
 local on_anew = {}
+-- (id, record): a task that ran runs again as a new one, since somebody asked for that here.
+local on_again = {}
+-- (task): a successor of a running task, which had ended before it began, is to run after all.
+local on_next = {}
+-- (id, record): what is known of a task has changed, though not its place.
+local on_revise = {}
 
 -- Names of fields that are read of each task whose attempt has ended.
 local settle_fields = {}
@@ -70,6 +76,8 @@ local on_edit = {}
 -- (most, lease, keep_failed): a sweep, which handles so many of each. Afterwards, (found): what it found; see sweep.lua.
 local on_sweep = {}
 local on_swept = {}
+-- (id, record): a finished task is about to be forgotten. Returns the ms for which it is kept all the same, or nil.
+local kept_longer = {}
 -- (reply): tasks were counted; see count.lua.
 local on_count = {}
 -- (state, cursor, count): a page of tasks is to be listed. Who knows which by an argument of its own returns the cursor

@@ -4,7 +4,6 @@
 -- include state_sets
 -- include history
 -- include timer_edits
--- include ledger
 -- include new_tasks
 -- include format
 -- include hooks
@@ -42,12 +41,11 @@ local function put_off_since(first, started)
   return first and first > (tonumber(started) or 0) and first or nil
 end
 
--- Makes a successor run that had ended before it started. Its generation rises: its row still has the end.
+-- Makes a successor run that had ended before it started.
 local function begin_next(task)
   if not task.ended or is_erased(task) then return end
   task.ended = nil
-  local generation, revision = generation_of(value_of(task.fields, 'ledger'))
-  put_value(task.fields, 'ledger', string.format('%.0f %.0f', generation + 1, revision))
+  for i = 1, #on_next do on_next[i](task) end
 end
 
 -- Replaces a task that ran by its successor. If their keys have the same name, a client
@@ -71,7 +69,7 @@ local function become_next(id, record)
   else
     write(id, task, task.due, task.fields)
     if task.due == WHILE_PAUSED then pause_new(id, { call = task.call, key = task.key, state = 'pending' }) end
-    if ledger then mark_dirty(id) end
+    for i = 1, #on_revise do on_revise[i](id, { ledger = ledger }) end
   end
   if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
 end
@@ -86,7 +84,7 @@ local function rearm(id, record)
     local timer = read_timer(id, record)
     if not timer and not record.rearm then return false end
     note_attempt(id, 'rearmed')
-    raise_generation(id, record)
+    for i = 1, #on_again do on_again[i](id, record) end
     for i = 1, #on_forget do on_forget[i](id, record) end
     local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))

@@ -1,7 +1,7 @@
 -- include names
 -- include format
 -- gives STATES, FINISHED, LATE_EVENTS, ASIDE, RUN_FIELDS, NONE, is_id, number_up_to, read, all_fields, value_of, take_value
--- gives put_value
+-- gives put_value, is_erased
 
 -- A record has few fields while its task is pending, since there may be millions:
 --   call     <func>?<args>, the trigger key's name after `<id>:?`
@@ -81,6 +81,10 @@ local function read_next(packed)
   end
   return well and task or nil
 end
+
+-- The arguments of a task that were erased: see expirebridge/task/keys.py. It cannot run.
+local ERASED = '?{"erased":true}'
+local function is_erased(record) return string.sub(record.call, -#ERASED) == ERASED end
 
 -- The fields `names` of a record as a table; nil if there is no record of that id, or another client
 -- overwrote it. Beside it, the values of `call`, `state`, `key` and those fields by their places, false
