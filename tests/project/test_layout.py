@@ -142,6 +142,21 @@ def test_rooms_do_not_know_each_other() -> None:
     assert set(found.values()) == set(ALLOWED)
 
 
+def test_shared_lua_follows_the_same_rules() -> None:
+    """A script includes what its own part shares, the spine, or a room that its own may import."""
+    shared = {path.stem: own_part(path) for path in PACKAGE.glob("*/lua/include/*.lua")}
+    found = {
+        f"{own_part(path)} -> {shared[name]}"
+        for path in PACKAGE.glob("*/lua/**/*.lua")
+        for name in re.findall(
+            r"^-- include (\w+)$", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        if shared[name] not in {own_part(path), *SPINE}
+    }
+    assert "moving -> groups" in found
+    assert {arrow for arrow in found if allowance_of(arrow) is None} == set()
+
+
 def test_frames_reach_rooms_through_capabilities() -> None:
     """But for these."""
     assert arrows(FRAMES, ROOMS) == known_arrows.FRAMES_TO_ROOMS
