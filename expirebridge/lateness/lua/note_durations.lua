@@ -15,10 +15,10 @@ local MOST = 1000
 
 for at = 2, #ARGV, 3 do
   local func, count, ms = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local stored = redis.pcall('HGET', durations_key(), func)
+  local stored = redis.pcall('HGET', own_key('durations'), func)
   local before, took = string.match(type(stored) == 'string' and stored or '', '^([%d.]+) ([%d.]+)$')
   count, ms = count + (tonumber(before) or 0), ms + (tonumber(took) or 0)
   local share = math.min(MOST / count, 1)
-  redis.pcall('HSET', durations_key(), func, string.format('%.3f %.3f', count * share, ms * share))
+  redis.pcall('HSET', own_key('durations'), func, string.format('%.3f %.3f', count * share, ms * share))
 end
 return false

@@ -8,5 +8,5 @@
 -- include names
 -- include format
 
-local found = redis.pcall('HGETALL', durations_key())
+local found = redis.pcall('HGETALL', own_key('durations'))
 return found.err and {} or found

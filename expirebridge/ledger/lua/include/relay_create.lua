@@ -12,7 +12,7 @@
 -- Time in ms that a tick's series is kept after the tick is due.
 local SERIES_KEPT = 7 * 86400000
 
--- Writes the part of a tick's series that a claim reads: see tick_claims. The series itself is in the ledger.
+-- Writes the part of a tick's series that a claim reads: see ticks.lua. The series itself is in the ledger.
 local function note_tick_series(id, row)
   local series = string.match(id, '^(.+)@%d+$')
   if not series or redis.call('ZSCORE', series_set(), series) then return end

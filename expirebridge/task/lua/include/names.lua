@@ -1,5 +1,5 @@
 -- gives prefix, hash_tag, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
--- gives durations_key, code_key, broken_key, trigger_key
+-- gives code_key, broken_key, trigger_key
 -- gives own_key, is_ours, has_hash_tag
 
 -- The names of every key. All derive from KEYS[1], the prefix, whose leading hash tag {...}, if it has one,
@@ -16,7 +16,6 @@ local function tag_set(tag) return prefix .. ':tag:' .. tag end
 local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
 local function actions_key() return prefix .. ':actions' end
 local function fleet_key() return prefix .. ':fleet' end
-local function durations_key() return prefix .. ':durations' end
 local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
 
 -- The new name of a key of ours that another client has overwritten.
