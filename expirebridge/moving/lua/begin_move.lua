@@ -13,12 +13,11 @@
 -- include clock
 -- include features
 -- include groups
--- include ledger
 
 local function refuse(why) return redis.error_reply('EXPIREBRIDGE_MOVE ' .. why) end
 
 local known = redis.call('HMGET', own_key('move'), 'nonce', 'to', 'parcel')
-if type(redis.pcall('HGET', ledger_key(), 'nonce')) == 'string' then
+if type(redis.pcall('HGET', own_key('ledger'), 'nonce')) == 'string' then
   return refuse('this database has a ledger, whose rows say where its tasks are: it cannot be moved')
 end
 if moving and string.sub(moving, 1, 5) == 'from ' and moving ~= 'from ' .. ARGV[2] then
