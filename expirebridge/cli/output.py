@@ -4,10 +4,10 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -21,6 +21,7 @@ from rich.text import Text
 from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
 from expirebridge.task.durations import human
+from expirebridge.task.fields import FIELDS, FieldValue, Format, values_of
 from expirebridge.task.history import HistoryEntry
 from expirebridge.task.listings import Counts, LeftOut, Listing, texts_of
 from expirebridge.task.task import Change, State, Task
@@ -194,13 +195,29 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
     )
 
 
+def as_data(value: Any, *, without: Container[str] = ()) -> dict[str, Any]:
+    """A value as JSON can hold it: its attributes; durations in seconds, bytes as text."""
+    names = (field.name for field in fields(value))
+    return {name: _plain(getattr(value, name)) for name in names if name not in without}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            return _decoded(value)
+        case _:
+            return value
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
+
+
 def task_as_data(task: Task) -> dict[str, Any]:
     """A task as JSON can hold it: times in ISO 8601, the key as text."""
-    data = {field.name: getattr(task, field.name) for field in fields(task)}
-    del data["trace"]
-    if task.outcome is None:
-        del data["outcome"]
-    data["key"] = task.key.decode(errors="backslashreplace")
+    data = as_data(task, without={"trace"} if task.outcome else {"trace", "outcome"})
     data["history"] = [
         {name: value for name, value in asdict(entry).items() if value not in {None, ""}}
         for entry in task.history
@@ -208,38 +225,12 @@ def task_as_data(task: Task) -> dict[str, Any]:
     return data
 
 
-def task_as_fields(task: Task, group: str | None = None) -> list[tuple[str, str]]:
-    """A task as names and values for people, without the fields that are empty.
-
-    `group` says to which group it belongs, and how far that is.
-    """
-    fields: dict[str, str | None] = {
-        "id": task.id,
-        "state": task.state,
-        "queued": str(task.queued) if task.queued else None,
-        "func": task.func,
-        "args": arguments(task),
-        "due": _due(task),
-        "tick": moment(task.tick),
-        "created": moment(task.created),
-        "attempt": str(task.attempt) if task.attempt else None,
-        "snoozes": str(task.snoozes) if task.snoozes else None,
-        "lapses": str(task.lapses) if task.lapses else None,
-        "tags": " ".join(task.tags),
-        "started": moment(task.started),
-        "late": str(task.late) if task.late else None,
-        "ended": moment(task.ended),
-        "result": orjson.dumps(task.result).decode() if task.result is not None else None,
-        "error": task.error,
-        "in clear": ", ".join(task.in_clear),
-        "key": task.key.decode(errors="backslashreplace"),
-        "outcome": task.outcome,
-        "after": task.after,
-        "then": task.then,
-        "group": group,
-        "history": "\n         ".join(map(_happened, task.history)),
-    }
-    return [(name, value) for name, value in fields.items() if value]
+def task_as_rows(task: Task, added: Iterable[FieldValue] = ()) -> list[tuple[str, str]]:
+    """A task as names and texts for people, with what capabilities add to it."""
+    shown = [*values_of(task, FIELDS), *added]
+    history = "\n         ".join(map(_happened, task.history))
+    rows = as_rows(shown, args=arguments(task), due=_due(task))
+    return [*rows, ("history", history)] if history else rows
 
 
 def _due(task: Task) -> str | None:
@@ -285,6 +276,38 @@ def moment(when: datetime | None) -> str | None:
     left = (when - datetime.now(UTC)).total_seconds()
     relative = f"in {human(left)}" if left > 0 else f"{human(-left)} ago"
     return f"{_at(when)} ({relative})"
+
+
+_WRITTEN: Mapping[Format, Callable[[Any], str | None]] = {
+    Format.NUMBER: "{:,}".format,
+    Format.MOMENT: moment,
+    Format.DURATION: lambda time: human(time.total_seconds()),
+    Format.LIST: ", ".join,
+    Format.TAGS: " ".join,
+    Format.JSON: lambda value: orjson.dumps(value).decode(),
+    Format.BYTES: _decoded,
+}
+"""How text writes what it does not write as it is."""
+
+
+def as_rows(shown: Iterable[FieldValue], **own: str | None) -> list[tuple[str, str]]:
+    """Fields as names and texts for people, without those that are empty.
+
+    `own` has the texts of those that are written in a way of their own.
+    """
+    rows = list[tuple[str, str]]()
+    for field, value in shown:
+        name = field.name if field.text is None else field.text
+        text = own[field.name] if field.name in own else _written(field.format, value)
+        if name and text:
+            rows.append((name, text))
+    return rows
+
+
+def _written(format: Format, value: Any) -> str | None:
+    if value is None or format not in _WRITTEN:
+        return str(value or "")
+    return _WRITTEN[format](value)
 
 
 # A progress bar, and warnings: both on stderr.

@@ -1,6 +1,7 @@
 """Commands that make and find tasks."""
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated
@@ -39,12 +40,14 @@ from expirebridge.cli.output import (
     show_live,
     table_of_tasks,
     task_as_data,
-    task_as_fields,
+    task_as_rows,
     warn,
     warn_of,
 )
+from expirebridge.cli.stats import store_of
+from expirebridge.settings import Settings
 from expirebridge.task.durations import seconds_of
-from expirebridge.task.keys import group_of
+from expirebridge.task.fields import capability_fields
 from expirebridge.task.listings import Listing
 from expirebridge.task.operations.listing import MAX_EXAMINED
 from expirebridge.task.task import Change, State, Task
@@ -310,15 +313,13 @@ def show(
     """
     with Bridge(url) as bridge:
         task = bridge.get(id)
-        name = group_of(id)
-        group = bridge.get_group(name) if name is not None else None
     if task is None:
         not_possible(f"there is no task {id!r}")
     elif as_json:
         print_json(task_as_data(task))
     else:
-        told = f"{group.name}: {group.state}, {group.progress}" if group is not None else None
-        print_fields(task_as_fields(task, told))
+        with closing(store_of(Settings.read(url=url))) as store:
+            print_fields(task_as_rows(task, store.run(capability_fields(task))))
 
 
 def why(
@@ -442,4 +443,4 @@ def _show(task: Task, *, as_json: bool) -> None:
     if as_json:
         print_json(task_as_data(task))
     else:
-        print_fields(task_as_fields(task))
+        print_fields(task_as_rows(task))

@@ -1,6 +1,5 @@
 """The commands about groups."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -9,6 +8,8 @@ from expirebridge.bridge import Bridge
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.options import AsJson, Url, Yes, confirm
 from expirebridge.cli.output import (
+    as_data,
+    as_rows,
     left_out_as_data,
     moment,
     print_fields,
@@ -19,7 +20,9 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.errors import GroupNotFound
+from expirebridge.groups.fields import FIELDS
 from expirebridge.groups.values import Group, GroupState
+from expirebridge.task.fields import values_of
 
 Name = Annotated[str, typer.Argument(help="The name of the group.")]
 
@@ -79,7 +82,8 @@ def show(name: Name, url: Url = None, as_json: AsJson = False) -> None:
         raise GroupNotFound(name)
     if as_json:
         return print_json(group_as_data(found))
-    return print_fields(_as_fields(found))
+    cancelled = f"{found.cancelled:,}" if found.cancelled else ""
+    return print_fields(as_rows(values_of(found, FIELDS), cancelled=cancelled))
 
 
 @group.command()
@@ -116,30 +120,7 @@ def cancel(name: Name, yes: Yes = False, url: Url = None, as_json: AsJson = Fals
 
 def group_as_data(group: Group) -> dict[str, Any]:
     """A group as JSON can hold it."""
-    return {
-        "name": group.name, "state": group.state, "created": group.created,
-        "on_failed": group.on_failed, "closed": group.closed, "total": group.total,
-        "left": group.left, "succeeded": group.succeeded, "failed": group.failed,
-        "cancelled": group.cancelled, "then": group.then, "failed_at": group.failed_at,
-        "ended": group.ended, "stopped": group.stopped,
-    }  # fmt: skip
-
-
-def _as_fields(group: Group) -> Iterable[tuple[str, str]]:
-    fields = {
-        "group": group.name,
-        "state": group.state,
-        "members": group.progress,
-        "succeeded": f"{group.succeeded:,}",
-        "cancelled": f"{group.cancelled:,}" if group.cancelled else None,
-        "on failed": group.on_failed,
-        "last failed": moment(group.failed_at),
-        "follow-up": group.then,
-        "created": moment(group.created),
-        "stopped": moment(group.stopped),
-        "ended": moment(group.ended),
-    }
-    return [(name, value) for name, value in fields.items() if value]
+    return {"name": group.name, "state": group.state} | as_data(group)
 
 
 def _report(group: Group, *, as_json: bool) -> None:

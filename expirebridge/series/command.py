@@ -1,6 +1,6 @@
 """Commands for series, which have their tasks again and again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NoReturn
@@ -20,6 +20,8 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import (
     arguments_of,
+    as_data,
+    as_rows,
     left_out_as_data,
     moment,
     print_fields,
@@ -32,10 +34,12 @@ from expirebridge.cli.output import (
 )
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import NotPermitted, ServerUnreachable
+from expirebridge.series.fields import FIELDS
 from expirebridge.series.places import AllSeries, is_one_in_use, place_beside
 from expirebridge.series.values import Series
 from expirebridge.settings import Settings
 from expirebridge.task.durations import human
+from expirebridge.task.fields import values_of
 from expirebridge.task.task import Change, Task
 from expirebridge.task.texts import plural
 
@@ -151,7 +155,7 @@ def show(
         series = _found(known, id)
     if as_json:
         return print_json(series_as_data(series))
-    return print_fields(_as_fields(series))
+    return print_fields(_as_rows(series))
 
 
 @group.command("next")
@@ -290,45 +294,21 @@ def prune(yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def series_as_data(series: Series) -> dict[str, Any]:
-    """A series as JSON can hold it."""
-    return {
-        "id": series.id, "func": series.func, "args": series.args, "kwargs": series.kwargs,
-        "schedule": _schedule(series), "tags": series.tags, "ledger": series.ledger,
-        "declared": series.declared,
-        "carriers": series.carriers, "created": series.created, "next": series.next,
-        "due": series.due, "behind": series.behind.total_seconds(), "paused": series.paused,
-        "over": series.over, "last": series.last, "last_id": series.last_id,
-        "began": series.began, "late": series.late.total_seconds() if series.late else None,
-        "state": series.state, "ended": series.ended, "succeeded": series.succeeded,
-        "missed": series.missed, "overlapped": series.overlapped,
-    }  # fmt: skip
+    """A series as JSON can hold it. A tick that began at once has no `late`."""
+    data = as_data(series, without={"outcome"})
+    return data | {"schedule": _schedule(series), "late": data["late"] or None}
 
 
-def _as_fields(series: Series) -> Iterable[tuple[str, str]]:
+def _as_rows(series: Series) -> list[tuple[str, str]]:
     beating = plural(series.carriers, "listener that beats", "listeners that beat")
-    carriers = f"by {beating}" if series.declared else "no: scheduled"
-    fields: dict[str, str | None] = {
-        "id": series.id,
-        "schedule": _schedule(series),
-        "func": series.func,
-        "args": arguments_of(series.args, series.kwargs),
-        "tags": " ".join(series.tags),
-        "in": "the ledger" if series.ledger else None,
-        "declared": carriers,
-        "standing": series.standing,
-        "paused": moment(series.paused),
-        "created": moment(series.created),
-        "next": moment(series.next),
-        "due": moment(series.due),
-        "last": series.last_id,
-        "began": moment(series.began),
-        "late": _seconds(series.late),
-        "ended": f"{series.state or ''} {moment(series.ended) or ''}".strip(),
-        "succeeded": moment(series.succeeded),
-        "missed": str(series.missed) if series.missed else None,
-        "overlapped": str(series.overlapped) if series.overlapped else None,
-    }
-    return [(name, value) for name, value in fields.items() if value]
+    return as_rows(
+        values_of(series, FIELDS),
+        schedule=_schedule(series),
+        args=arguments_of(series.args, series.kwargs),
+        ledger="the ledger" if series.ledger else "",
+        declared=f"by {beating}" if series.declared else "no: scheduled",
+        ended=f"{series.state or ''} {moment(series.ended) or ''}".strip(),
+    )
 
 
 def _schedule(series: Series) -> str:

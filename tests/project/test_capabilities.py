@@ -9,6 +9,7 @@ import expirebridge.foreign.function_loading
 import expirebridge.foreign.words
 import expirebridge.groups.checks
 import expirebridge.groups.explain
+import expirebridge.groups.fields
 import expirebridge.groups.metrics
 import expirebridge.groups.page
 import expirebridge.groups.roles
@@ -41,6 +42,7 @@ import expirebridge.sealing.explain
 import expirebridge.sealing.words
 import expirebridge.series.checks
 import expirebridge.series.declaration
+import expirebridge.series.fields
 import expirebridge.series.metrics
 import expirebridge.series.page
 import expirebridge.series.roles
@@ -62,6 +64,7 @@ from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
 from expirebridge.task.explaining import Explains
+from expirebridge.task.fields import GivesFields
 from expirebridge.testing.carried_rows import GivesRows
 from expirebridge.web.capability_pages import GivesPages
 
@@ -72,6 +75,7 @@ EXPLAIN: tuple[Explains, ...] = (
     expirebridge.fleet.explain,
     expirebridge.ledger.explain,
 )
+FIELDS: tuple[GivesFields, ...] = (expirebridge.groups.fields, expirebridge.series.fields)
 CLEAR_VALUES: tuple[GivesClearValues, ...] = (expirebridge.limits.clear_values,)
 CHECKS: tuple[GivesChecks, ...] = (
     expirebridge.limits.checks,
@@ -94,6 +98,10 @@ ON_OCCASIONS = {
 
 def test_these_explain_why_a_task_has_not_run() -> None:
     assert given("explain") == EXPLAIN
+
+
+def test_these_add_fields_to_tasks() -> None:
+    assert given("fields") == FIELDS
 
 
 WORDS: tuple[GivesWords, ...] = (

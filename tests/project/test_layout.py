@@ -33,7 +33,7 @@ ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
     "clear_values", "stored_calls", "series_place", "external_checks", "sealed_records",
     "function_lookup",
-    "command", "words", "page", "metrics", "testing",
+    "command", "words", "page", "fields", "metrics", "testing",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""
 FACE = re.compile(r"\w+\.((\w+_)?(command|words|page|checks|metrics)|testing(\.\w+)?) ")
