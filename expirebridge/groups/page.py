@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -10,10 +9,12 @@ from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import GroupNotFound, InvalidTask
+from expirebridge.groups.fields import FIELDS
 from expirebridge.groups.values import Group, GroupState
-from expirebridge.task.keys import check_group, group_of
+from expirebridge.task.fields import on_page, values_of
+from expirebridge.task.keys import check_group
 from expirebridge.task.listings import texts_of
-from expirebridge.task.task import State, Task
+from expirebridge.task.task import State
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.capability_pages import CapabilityPages
 from expirebridge.web.context import Entry, PageContext, redirect
@@ -106,7 +107,8 @@ class GroupPages:
         )
         return self._context.page(
             request, "one_group.html",
-            group=group, choices=actions_on(group), state=State(state) if state else None,
+            group=group, shown=on_page(values_of(group, FIELDS)), choices=actions_on(group),
+            state=State(state) if state else None,
             members=members, tasks=[self._context.redact(lean(task)) for task in members.tasks],
             left_out=texts_of(members.left_out), now=await self._context.now(),
             told=request.query_params.get("told", ""),
@@ -121,11 +123,4 @@ def _routes(context: PageContext, _: Overview) -> list[BaseRoute]:
     ]
 
 
-async def _of_task(context: PageContext, task: Task) -> Mapping[str, Any]:
-    name = group_of(task.id)
-    return {"group": await context.bridge.get_group(name) if name is not None else None}
-
-
-PAGES = CapabilityPages(
-    routes=_routes, entry=lambda _: Entry(40, "groups", "/groups", "Groups"), of_task=_of_task
-)
+PAGES = CapabilityPages(routes=_routes, entry=lambda _: Entry(40, "groups", "/groups", "Groups"))

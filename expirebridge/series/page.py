@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -11,11 +10,13 @@ from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import Operations
 from expirebridge.errors import InvalidTask, LedgerError
+from expirebridge.series.fields import FIELDS, series_of_tick
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.places import AsyncSeriesPlace, awaited_place_beside
 from expirebridge.series.schedule import check_series_id
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.task.calls.call import PARTITIONS, Steps
+from expirebridge.task.fields import on_page, values_of
 from expirebridge.task.listings import texts_of
 from expirebridge.task.task import Change, State, Task, to_ms
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
@@ -39,11 +40,6 @@ class Ticks:
     tasks: list[Task]
     are_all_seen: bool
     """Whether all ids were looked at, or as many were found as a page shows."""
-
-
-def series_of_tick(task: Task) -> str | None:
-    """The id of the series that made a task; None if none did."""
-    return None if task.tick is None else task.id.rpartition("@")[0] or None
 
 
 def ticks_of(series: str, operations: Operations) -> Steps[Ticks]:
@@ -167,7 +163,8 @@ class SeriesPages:
         ticks = await self._context.store.run(ticks_of(id, self._context.operations))
         return self._context.page(
             request, "one_series.html",
-            one=found, ticks=ticks, tasks=[self._context.redact(task) for task in ticks.tasks],
+            one=found, shown=on_page(values_of(found, FIELDS)), ticks=ticks,
+            tasks=[self._context.redact(task) for task in ticks.tasks],
             next_id=None if found.next is None else f"{id}@{to_ms(found.next)}",
             actions_on=actions_on, link=_link, now=now,
             told=request.query_params.get("told", ""),
@@ -231,10 +228,4 @@ def _routes(context: PageContext, _: Overview) -> list[BaseRoute]:
     ]
 
 
-async def _of_task(_: PageContext, task: Task) -> Mapping[str, Any]:
-    return {"series": series_of_tick(task)}
-
-
-PAGES = CapabilityPages(
-    routes=_routes, entry=lambda _: Entry(30, "series", "/series", "Series"), of_task=_of_task
-)
+PAGES = CapabilityPages(routes=_routes, entry=lambda _: Entry(30, "series", "/series", "Series"))

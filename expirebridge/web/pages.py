@@ -8,17 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.task import keys
+from expirebridge.task.fields import FIELDS, capability_fields, on_page, values_of
 from expirebridge.task.listings import texts_of
 from expirebridge.task.reason import Reason
 from expirebridge.task.reasons import Situation
 from expirebridge.task.task import UNCLAIMED, Task
 from expirebridge.web.actions import actions_in
-from expirebridge.web.capability_pages import capability_pages
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.edit import hides_arguments, offers_edit
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 
+APART = {"func", "args", "result", "error"}
+"""The page of a task has these apart from the other facts."""
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 
 
@@ -103,11 +105,10 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
     """The values for the template of a task, or for the parts of it that change."""
     task = found.task
     shown = context.redact(task)
-    values: dict[str, Any] = {}
-    for pages in capability_pages():
-        values |= await pages.of_task(context, task)
-    return values | {
+    added = await context.store.run(capability_fields(task))
+    return {
         "task": shown,
+        "shown": on_page([*values_of(shown, FIELDS), *added], apart=APART),
         "reason": reason_of(found, shown),
         "now": await context.now(),
         "choices": actions_in(task.state),
