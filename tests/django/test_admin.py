@@ -40,6 +40,8 @@ from django.core.management import call_command
 from django.test import TestCase
 from django.utils import timezone
 
+from expirebridge.contrib.django.admin import NOT_HERE
+from expirebridge.task.fields import FIELDS
 from expirebridge.testing import Clock
 
 TASKS = "/admin/expirebridge/redistask/"
@@ -91,6 +93,17 @@ class AdminTest(TestCase):
         self.assertContains(page, "failed")
         self.assertNotContains(page, "Run now")
         self.assertEqual(self.client.get(TASKS + "nothing/change/").status_code, 404)
+
+    def test_a_task_has_each_field_that_is_described_for_a_page(self):
+        self.login("view_redistask")
+        self.bridge.make_task("shop.note", [1], 0, id="a", tags=["red"])
+        self.fail("b")
+        self.clock.travel(0)
+        pages = [self.client.get(TASKS + f"{id}/change/") for id in "ab"]
+        for field in FIELDS:
+            if field.order and field.name not in NOT_HERE:
+                row = f'<th scope="row">{field.label}</th>'
+                assert any(row in page.content.decode() for page in pages), field
 
     def test_failed_tasks_run_again_and_are_forgotten_by_those_who_may(self):
         self.login("view_redistask", "change_redistask")
@@ -191,11 +204,11 @@ class AdminTest(TestCase):
 def shop(project: DjangoProject) -> DjangoProject:
     project.more_settings = ADMIN
     project.write("mysite/urls.py", URLS)
-    project.write("shop/tasks.py", "def note(*_): pass\ndef fail(*_): 1 / 0\n")
+    project.write("shop/tasks.py", "def note(*_): return 7\ndef fail(*_): 1 / 0\n")
     project.write("shop/tests.py", TESTS)
     return project
 
 
 def test_the_pages(shop: DjangoProject) -> None:
-    assert "Ran 12 tests" in shop.manage("test", "shop")
+    assert "Ran 13 tests" in shop.manage("test", "shop")
     assert "No changes detected" in shop.manage("makemigrations", "--check")

@@ -19,6 +19,7 @@ from django.utils import timezone
 from expirebridge.bridge import Bridge
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
+from expirebridge.task.fields import FIELDS, on_page, values_of
 from expirebridge.task.keys import check_func
 from expirebridge.task.listings import Listing
 from expirebridge.task.task import Change, State, Task
@@ -27,6 +28,8 @@ PAGE: Final = 50
 """Tasks on a page."""
 RETRY, FORGET = "retry", "forget"
 _WORDS: Final = {RETRY: "Run now", FORGET: "Forget"}
+NOT_HERE: Final = {"after", "then", "in_clear"}
+"""Fields of a task that only the other pages have."""
 _TO_BE_FORGOTTEN: Final = "to be forgotten: a listener removes it in its next pass"
 
 
@@ -128,8 +131,9 @@ class TaskAdmin(_Pages):
             {
                 **context,
                 "title": task.id, "task": task, "why": _bridge().why(id),
+                "shown": on_page(values_of(task, FIELDS), apart=NOT_HERE),
                 "args": _json(task.args), "kwargs": _json(task.kwargs) if task.kwargs else "",
-                "result": _json(task.result) if task.result is not None else "",
+                "result": _json(task.result),
                 "history": list(reversed(task.history)),
                 "going": _TO_BE_FORGOTTEN if asked else "",
                 "actions": _actions(task, asked=asked) if allowed else (),
