@@ -7,10 +7,9 @@ import redis.asyncio
 
 from expirebridge.handlers import Registry
 from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.leases import CodeVersion
+from expirebridge.listener.execution.leases import CodeVersion, HandlersDeclaration
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession, ServerClock
 from expirebridge.listener.wakeups import (
@@ -62,7 +61,5 @@ def code_without_handlers() -> CodeVersion:
 def code_of(registry: Registry) -> CodeVersion:
     """What a listener with these handlers tells its fleet."""
     condition = Condition(StopRequest(), InFlight())
-    return CodeVersion(
-        Fingerprint.of(registry), LimitsDeclaration.of(registry.names()), condition,
-        concurrency=100, keys=(),
-    )  # fmt: skip
+    fingerprint = Fingerprint.of(registry)
+    return CodeVersion(fingerprint, HandlersDeclaration(), condition, concurrency=100, keys=())

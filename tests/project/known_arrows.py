@@ -1,11 +1,6 @@
 """Imports that the rules of the layout do not allow, as long as they are there."""
 
-SPINE_TO_ROOMS: set[str] = {
-    "listener.execution.executor -> limits.declared_limits",
-    "listener.execution.leases -> limits.calls",
-    "listener.execution.leases -> limits.declared_limits",
-}
-"""Each wants a seam."""
+SPINE_TO_ROOMS: set[str] = set()
 
 OTHERS_TO_FRAMES: set[str] = {
     "lateness.scaling -> observe.recent_tasks",

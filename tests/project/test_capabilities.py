@@ -33,6 +33,7 @@ import expirebridge.limits.declaration
 import expirebridge.limits.explain
 import expirebridge.limits.metrics
 import expirebridge.limits.page
+import expirebridge.limits.roles
 import expirebridge.limits.words
 import expirebridge.moving.checks
 import expirebridge.moving.metrics
@@ -142,6 +143,7 @@ def test_each_occasion_has_its_checks() -> None:
 
 
 ROLES: tuple[GivesRoles, ...] = (
+    expirebridge.limits.roles,
     expirebridge.groups.roles,
     expirebridge.series.roles,
     expirebridge.lateness.roles,

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
-from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.in_flight import InFlight, PendingStarts, Running
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
-from expirebridge.listener.execution.leases import CodeVersion
+from expirebridge.listener.execution.leases import CodeVersion, HandlersDeclaration
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.steps import AttemptSteps, after_overrun, broken_off
 from expirebridge.listener.execution.thread_pool import ThreadPool
@@ -65,7 +64,6 @@ class Executor:
     ) -> None:
         self.registry = registry
         self.fingerprint = Fingerprint.of(registry)
-        self.limits = LimitsDeclaration.of(registry.names())
         self._settings = settings
         self.in_flight = InFlight()
         self.pulse = LoopPulse()
@@ -90,12 +88,12 @@ class Executor:
             return most
         return min(most, self._processes.most)
 
-    def code_version(self) -> CodeVersion:
+    def code_version(self, limits: HandlersDeclaration) -> CodeVersion:
         """What the heartbeats of a partition say of this listener."""
         key_ring = self._settings.key_ring
         keys = key_ring.checks if key_ring is not None else ()
         return CodeVersion(
-            self.fingerprint, self.limits, self.condition,
+            self.fingerprint, limits, self.condition,
             concurrency=self._settings.concurrency, keys=keys,
         )  # fmt: skip
 

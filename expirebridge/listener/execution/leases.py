@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.limits import calls as lanes
-from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.session import SessionOwner
 from expirebridge.task.calls import claiming, fleet
@@ -21,6 +19,15 @@ from expirebridge.task.calls.call import Command
 STRANDED = "?"
 
 
+class HandlersDeclaration(NamedTuple):
+    """What is declared of the limits of a listener's handlers."""
+
+    fingerprint: str = ""
+    """Identifies it; empty if no handler has a limit."""
+    call: Command[None] | None = None
+    """Declares it in a database; None: there is nothing to declare."""
+
+
 class CodeVersion:
     """The fingerprint of a listener's handlers, its concurrency, and what it says of itself.
 
@@ -28,7 +35,7 @@ class CodeVersion:
     """
 
     def __init__(
-        self, fingerprint: Fingerprint, limits: LimitsDeclaration, condition: Condition, *,
+        self, fingerprint: Fingerprint, limits: HandlersDeclaration, condition: Condition, *,
         concurrency: int, keys: Sequence[str],
     ) -> None:  # fmt: skip
         self.fingerprint = fingerprint
@@ -175,12 +182,14 @@ class Leases:
 
     def declare_limits(self) -> None:
         """Declare the limits of its handlers: it does so when it starts. Raises a ServerError."""
-        self._consumer.session.heart_store.run(self.limits_declaration())
+        if self.limits_declaration is not None:
+            self._consumer.session.heart_store.run(self.limits_declaration)
         self._limits_declared = True
 
-    def limits_declaration(self) -> Command[None]:
+    @property
+    def limits_declaration(self) -> Command[None] | None:
         """The call that declares the limits of its handlers."""
-        return lanes.declare_limits(*self._code.limits)
+        return self._code.limits.call
 
     def leave(self) -> bool:
         """Tell the server that this listener stops; False if it does not answer."""

@@ -8,6 +8,7 @@ from expirebridge.capabilities import given
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.listener.execution.attempt import FinishedAttempt, RowLookup
+from expirebridge.listener.execution.leases import HandlersDeclaration
 from expirebridge.listener.partition.backlog import ClaimGate
 from expirebridge.listener.partition.reconciler import RowFinder
 from expirebridge.listener.session import Membership, SessionOwner
@@ -43,6 +44,8 @@ class PartitionRoles:
     """Lets tasks of a ledger be claimed."""
     rows: RowSource | None = None
     """Finds the rows of tasks of a ledger."""
+    declaration: HandlersDeclaration | None = None
+    """What a listener declares of the limits of its handlers, before it claims."""
     hears_ends = False
     """True if `hear_end` does something: it is called for each task."""
 

@@ -284,9 +284,12 @@ class Claimer:
 
     async def _declare_limits(self) -> bool:
         """Declare the limits of the handlers again, which the database has lost; True if it did."""
+        declaration = self._consumer.leases.limits_declaration
+        if declaration is None:
+            return False
         session = self._consumer.session
         try:
-            await session.store.run(self._consumer.leases.limits_declaration())
+            await session.store.run(declaration)
         except ServerError as error:
             session.health.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
-from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.leases import HandlersDeclaration, Leases
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.partition.backlog import BacklogScan
@@ -48,7 +48,8 @@ class PartitionConsumer:
         self.capabilities = parts = [each.in_partition(self) for each in capabilities]
         gate = next((each.gate for each in parts if each.gate is not None), None)
         self.row_check = next((each.rows for each in parts if each.rows is not None), None)
-        code = executor.code_version()
+        declared = (each.declaration for each in parts if each.declaration is not None)
+        code = executor.code_version(next(declared, HandlersDeclaration()))
         fair_share = FairShare(membership, executor.capacity)
         self._scan = scan = BacklogScan(code, membership, gate)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
