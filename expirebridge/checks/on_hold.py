@@ -3,7 +3,7 @@
 import shlex
 
 from expirebridge.checks.finding import Finding, first_of, ok, warning
-from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.fleet.operations import KnownFunctions
 from expirebridge.task.calls import fleet, holds
 from expirebridge.task.calls.call import PARTITIONS, Steps
 from expirebridge.task.hold import Hold

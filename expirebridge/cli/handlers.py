@@ -17,7 +17,7 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import print_json, print_line, print_table, printable, prints_aside
 from expirebridge.cli.stats import store_of
-from expirebridge.fleet.functions import believed
+from expirebridge.fleet.operations import believed
 from expirebridge.handlers import Handler, Registry
 from expirebridge.handlers.selection import helper_kind
 from expirebridge.settings import Settings

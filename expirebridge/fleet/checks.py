@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from expirebridge.checks.finding import Check, Finding, Occasion, first_of, listed, ok, warning
-from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.fleet.operations import KnownFunctions
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from expirebridge.fleet.functions import KnownFunctions
+from expirebridge.fleet.operations import KnownFunctions
 from expirebridge.settings import Settings
 from expirebridge.task.calls import looking
 from expirebridge.task.calls.call import Steps

@@ -4,21 +4,18 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple, Self
 
-from expirebridge import fleet, handlers
+from expirebridge import handlers
 from expirebridge.errors import InvalidTask, ScriptFailed, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.calls.fleet import read_fleet
+from expirebridge.task.calls.fleet import Fleet, digest_of, read_fleet
 from expirebridge.task.operations.base import UnknownFunction
 from expirebridge.task.operations.editing import EditingOperations
 from expirebridge.task.texts import event
-
-if TYPE_CHECKING:
-    from expirebridge.fleet.functions import KnownFunctions
 
 logger = logging.getLogger("expirebridge")
 
@@ -30,6 +27,65 @@ SILENT_FOR = 60.0
 """Seconds for which listeners are not asked again if none reported its functions."""
 MOST_NAMES = 1000
 """About how many functions a process asks the listeners, at most."""
+
+
+# The functions that live listeners have registered, as far as they report them.
+
+
+def believed(fleet: Fleet) -> dict[str, dict[str, str]]:
+    """Return the shapes of the functions of each code, by its fingerprint.
+
+    A declaration whose fingerprint is another is left out: another client overwrote it.
+    """
+    return {code: shapes for code, shapes in fleet.codes.items() if digest_of(shapes) == code}
+
+
+class KnownFunctions(NamedTuple):
+    """The functions that the listeners of a fleet have."""
+
+    names: frozenset[str] = frozenset()
+    telling: int = 0
+    """How many listeners declare their functions."""
+    silent: int = 0
+    """How many do not, since another client overwrote what they declared."""
+
+    @classmethod
+    def of(cls, fleet: Fleet) -> Self:
+        """Collect the functions of a fleet."""
+        codes = believed(fleet)
+        telling = sum(listener.fingerprint in codes for listener in fleet.listeners)
+        return cls(
+            frozenset(name for shapes in codes.values() for name in shapes),
+            telling,
+            len(fleet.listeners) - telling,
+        )
+
+    @property
+    def all_tell(self) -> bool:
+        """True if a function that is not among the names is certainly unknown."""
+        return self.telling > 0 and not self.silent
+
+    def why_unknown(self, func: str) -> str | None:
+        """Return what to say of a function that is not known, with the nearest name.
+
+        None if a listener has it, or if none reports its functions.
+        """
+        if func in self.names or not self.telling:
+            return None
+        near = handlers.suggestion(func, self.names)
+        if self.silent:
+            total = self.telling + self.silent
+            return (
+                f"{self.telling} of {total} listeners do not know it{near}, the others do not say"
+            )
+        return f"no listener knows it{near}"
+
+    def unknown(self, funcs: Iterable[str]) -> dict[str, str]:
+        """Return those of the functions that no listener knows, each with what to say of it."""
+        return {func: why for func in funcs if (why := self.why_unknown(func)) is not None}
+
+
+# Those about which a process asks.
 
 
 class Asked:
@@ -107,27 +163,27 @@ class UnknownFunctions:
             return
         if not found.codes:
             return
-        known = fleet.functions.KnownFunctions.of(found)
+        known = KnownFunctions.of(found)
         if known.telling:
             asked.next_at = -math.inf
             asked.names |= new
             for func, why in known.unknown(sorted(new)).items():
                 _warn(func, why)
 
-    def _read(self, believed_for: float) -> Steps["KnownFunctions"]:
+    def _read(self, believed_for: float) -> Steps[KnownFunctions]:
         if self._known is None or time.monotonic() - self._read_at >= believed_for:
             try:
                 known = yield from _read_known(self._lease)
             except ScriptFailed:
-                known = fleet.functions.KnownFunctions()
+                known = KnownFunctions()
             if known != self._known:
                 self._warned.clear()
             self._known, self._read_at = known, time.monotonic()
         return self._known
 
 
-def _read_known(lease: float) -> Steps["KnownFunctions"]:
-    return fleet.functions.KnownFunctions.of((yield from read_fleet(lease)))
+def _read_known(lease: float) -> Steps[KnownFunctions]:
+    return KnownFunctions.of((yield from read_fleet(lease)))
 
 
 def _warn(func: str, why: str) -> None:
@@ -161,8 +217,7 @@ class FleetOperations(EditingOperations):
             known = yield from read_fleet(self._settings.lease)
         except ScriptFailed:
             return False
-        believed = fleet.functions.believed(known)
-        shapes = {shapes[func] for shapes in believed.values() if func in shapes}
+        shapes = {shapes[func] for shapes in believed(known).values() if func in shapes}
         return _fit_one(func, sorted(shapes), encoded)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from expirebridge.task.lazy_imports import names_of
 
 if TYPE_CHECKING:
+    from expirebridge.handlers.aliases import suggestion
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
     from expirebridge.handlers.definition import Handler, Kind, is_private, typed_arguments
@@ -28,11 +29,13 @@ __all__ = [
     "name_of",
     "plain_arguments",
     "refuse_left_out",
+    "suggestion",
     "typed_arguments",
     "watched",
 ]
 
 _NAMES = {
+    "handlers.aliases": "suggestion",
     "handlers.arguments": "check_binding plain_arguments",
     "handlers.call": "Call",
     "handlers.definition": "Handler Kind is_private typed_arguments",

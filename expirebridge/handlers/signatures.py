@@ -8,16 +8,14 @@ has no types and no default values. As a text it looks like a signature in a stu
 Two versions of a function have one shape if the same arguments fit both.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any, Self
 
-import orjson
-
 from expirebridge.handlers.call_signature import call_signature
 from expirebridge.handlers.registry import Registry
+from expirebridge.task.calls.fleet import digest_of
 
 UNREADABLE = "(?)"
 """The text of a shape that Python cannot find out: any arguments may fit."""
@@ -142,9 +140,6 @@ def _parameter(name: str, kind: Any, default: object = Parameter.empty) -> Param
 
 # The fingerprint of a registry: the functions of a listener, and the shapes of their signatures.
 
-_LENGTH = 16
-"""Hexadecimal digits: two codes of one fleet never have the same by chance."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
@@ -159,9 +154,3 @@ class Fingerprint:
         """Take the fingerprint of what this registry holds now."""
         shapes = {name: shape_of(handler.function) for name, handler in registry.names().items()}
         return cls(digest_of(shapes), shapes)
-
-
-def digest_of(shapes: Mapping[str, str]) -> str:
-    """Return the digest of the functions' shapes, by their names, in any order."""
-    canonical = orjson.dumps(shapes, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(canonical).hexdigest()[:_LENGTH]

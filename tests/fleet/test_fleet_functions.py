@@ -2,7 +2,7 @@
 
 import pytest
 
-from expirebridge.fleet.functions import KnownFunctions, believed
+from expirebridge.fleet.operations import KnownFunctions, believed
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.task.calls.fleet import Fleet, FleetListener
 from tests.kit.witness import registry_of

@@ -12,7 +12,6 @@ import redis
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
 from expirebridge.checks.on_hold import check_holds
 from expirebridge.connection import clients
-from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
 from expirebridge.limits.checks import check_limits
@@ -22,6 +21,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import claiming, fleet, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.fleet import digest_of
 from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.partitions import PartitionLayout
 from expirebridge.task.task import from_ms, to_ms

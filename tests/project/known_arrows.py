@@ -9,8 +9,8 @@ OTHERS_TO_FRAMES: set[str] = {
 }
 
 FRAMES_TO_ROOMS: set[str] = {
-    "checks.on_hold -> fleet.functions",
-    "cli.handlers -> fleet.functions",
+    "checks.on_hold -> fleet.operations",
+    "cli.handlers -> fleet.operations",
     "cli.options -> ledger.engine",
     "contrib.django.backend -> ledger.rows",
     "contrib.django.ledger_tables -> ledger.schema",

@@ -10,7 +10,6 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, Task
 from expirebridge.bridge import Operations
-from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import Hooks
 from expirebridge.limits.calls import declare_limits
 from expirebridge.moving import calls as migration
@@ -18,6 +17,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, editing, fleet, looking, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.fleet import digest_of
 from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.keys import MAX_ARGS, MAX_ARGS_IN_KEY
 from tests.kit.colours import Ask, asking_one

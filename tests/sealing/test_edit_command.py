@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from expirebridge import Bridge, Task
 from expirebridge.cli.ending import BAD_INPUT, NOT_POSSIBLE
-from expirebridge.handlers.signatures import digest_of
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
+from expirebridge.task.calls.fleet import digest_of
 from tests.kit.invoked import app, invoke, invoke_json, run
 from tests.kit.processes import ROOT
 

@@ -13,7 +13,6 @@ import redis
 from expirebridge import AsyncBridge, Bridge, InvalidTask, Reason, State, Then
 from expirebridge.checks.finding import Level
 from expirebridge.fleet.checks import check_functions
-from expirebridge.handlers.signatures import digest_of
 from expirebridge.hooks import End
 from expirebridge.ledger.calls import MOST_DIRTY
 from expirebridge.limits.calls import declare_limits
@@ -22,6 +21,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet, reconciling
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.fleet import digest_of
 from expirebridge.task.task import from_ms
 from tests.kit.colours import Ask, asking_one
 from tests.kit.private_keys import K1

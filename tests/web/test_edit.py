@@ -12,10 +12,10 @@ import redis
 from playwright.sync_api import Browser, expect
 
 from expirebridge import AsyncBridge, Bridge, State, Task, web
-from expirebridge.handlers.signatures import digest_of
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.fleet import digest_of
 from expirebridge.task.keys import MAX_ARGS
 from tests.kit.steps import claim, settle
 from tests.web.serving import CHROMIUM, OWN, Asking, words

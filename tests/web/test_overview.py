@@ -8,12 +8,12 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, LateCause, Lateness
-from expirebridge.handlers.signatures import digest_of
 from expirebridge.listener.execution.outcome import OutcomeBuilder
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.fleet import digest_of
 from expirebridge.task.durations import human
 from expirebridge.task.objective import Objective
 from expirebridge.web.overview import Backlog, Readings

@@ -1,9 +1,12 @@
 """The calls about the fleet: the code version of each listener, and its functions."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+import orjson
 
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import (
@@ -23,6 +26,8 @@ OVERRUN = "over="
 _COUNT = "#"
 """The field of a declared code that holds how many functions there are."""
 _NUMBER = r"[0-9]{1,9}"
+_LENGTH = 16
+"""Hexadecimal digits of a fingerprint: two codes of one fleet never have the same by chance."""
 
 
 class Idle(StrEnum):
@@ -74,6 +79,12 @@ class Fleet(NamedTuple):
         return Fleet(
             claiming, {code: shapes for code, shapes in self.codes.items() if code in kept}
         )
+
+
+def digest_of(shapes: Mapping[str, str]) -> str:
+    """Return the fingerprint of a code version: of the shapes of its functions, in any order."""
+    canonical = orjson.dumps(shapes, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()[:_LENGTH]
 
 
 def declare(fingerprint: str, shapes: Mapping[str, str]) -> Command[None]:
