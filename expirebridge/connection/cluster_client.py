@@ -22,8 +22,8 @@ from redis.backoff import ExponentialWithJitterBackoff
 from expirebridge.connection.cluster import SLOTS, Cluster, SlotPrimary
 from expirebridge.connection.urls import Address
 from expirebridge.store.errors import NoPrimary, SlotIsMoving, SlotNotServed
-from expirebridge.store.stepping import drive, drive_async
 from expirebridge.store.tls import is_plain_text
+from expirebridge.task.calls.call import drive, drive_async
 
 _SCRIPTS = {"EVALSHA", "EVAL"}
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)

@@ -38,8 +38,7 @@ from expirebridge.ledger.rows import (
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.stepping import drive
-from expirebridge.task.calls.call import batches
+from expirebridge.task.calls.call import batches, drive
 from expirebridge.task.keys import is_id
 from expirebridge.task.texts import event, plural
 

@@ -25,7 +25,6 @@ from expirebridge.store.batching import (
     RequestBatcher,
 )
 from expirebridge.store.errors import is_about_keys, is_within_script, out_of_memory, translated
-from expirebridge.store.stepping import drive, drive_async, expand
 from expirebridge.task.calls.call import (
     LEFT_OUT,
     PARTITIONS,
@@ -36,6 +35,9 @@ from expirebridge.task.calls.call import (
     Outside,
     Runnable,
     Steps,
+    drive,
+    drive_async,
+    expand,
 )
 from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.partitions import PartitionLayout

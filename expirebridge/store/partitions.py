@@ -14,8 +14,7 @@ from expirebridge.errors import ServerError
 from expirebridge.store.client import AsyncStore, Database, Store, WrongPartitionCount
 from expirebridge.store.partition_availability import Request
 from expirebridge.store.routing import Routing
-from expirebridge.store.stepping import drive, drive_async
-from expirebridge.task.calls.call import Runnable
+from expirebridge.task.calls.call import Runnable, drive, drive_async
 from expirebridge.task.calls.partitions import read_partitions
 from expirebridge.task.partitions import PartitionLayout
 

@@ -20,7 +20,6 @@ from expirebridge.store.partition_availability import (
     UnavailablePartitions,
 )
 from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
-from expirebridge.store.stepping import expand
 from expirebridge.task.calls.call import (
     LEFT_OUT,
     PARTITIONS,
@@ -37,6 +36,7 @@ from expirebridge.task.calls.call import (
     Outside,
     Runnable,
     Steps,
+    expand,
 )
 from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout

@@ -20,7 +20,7 @@ NEEDED = [
     "limits.operations", "series", "series.operations", "settings", "store", "store.assembly",
     "store.batching", "store.client", "store.errors", "store.partition_availability",
     "store.partition_count", "store.partitions", "store.record_values", "store.routing",
-    "store.script_loader", "store.stepping", "store.tls", "task", "task.argument_writer",
+    "store.script_loader", "store.tls", "task", "task.argument_writer",
     "task.calls", "task.calls.call", "task.calls.fleet", "task.calls.partitions",
     "task.calls.producing", "task.codec", "task.durations", "task.forks",
     "task.framework", "task.key_ring", "task.keys", "task.keywords", "task.lazy_imports",
