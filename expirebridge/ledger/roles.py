@@ -21,6 +21,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.ledger import calls
 from expirebridge.ledger.row_check import LedgerGate, Link, RowCheck
 from expirebridge.listener.execution.attempt import FinishedAttempt
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.partition.capability_roles import (
     CapabilityRoles,
     Partition,
@@ -28,7 +29,6 @@ from expirebridge.listener.partition.capability_roles import (
 )
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.texts import event, plural

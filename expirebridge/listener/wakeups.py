@@ -4,23 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-
-class Wakeup:
-    """Wakes the claimer of a partition. Wake-ups before it runs are coalesced."""
-
-    def __init__(self) -> None:
-        self._is_set = asyncio.Event()
-
-    def set(self) -> None:
-        """Have the claimer claim: a task may be due."""
-        self._is_set.set()
-
-    async def wait(self) -> None:
-        """Wait for a wake-up, and clear it."""
-        await self._is_set.wait()
-        self._is_set.clear()
-
-
 # Requests to scan a server again, after events may have been missed.
 
 

@@ -11,7 +11,7 @@ from expirebridge import AsyncBridge, State, current_task
 from expirebridge.connection import clients
 from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
-from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.capacity import Capacity, Wakeup
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.hindrances import Hindrances, LoopPulse
 from expirebridge.listener.partition import reconciler
@@ -22,7 +22,6 @@ from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.session import Membership, SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.task.calls import looking as looking_calls

@@ -10,8 +10,7 @@ from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.execution.condition import Condition
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import CodeVersion, HandlersDeclaration
-from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import PartitionSession, ServerClock
+from expirebridge.listener.session import PartitionSession, ServerClock, ServerHealth
 from expirebridge.listener.wakeups import (
     ConnectionCounter,
     EventDemand,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
-from expirebridge.lateness import report
-from expirebridge.lateness.report import LateReport
-from expirebridge.listener.wakeups import Wakeup
+from expirebridge.lateness import roles
+from expirebridge.lateness.roles import LateReport
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.task.lateness import LateCause
 from expirebridge.task.task import State, Task
 
@@ -82,7 +82,7 @@ def test_what_was_late_long_before_a_gap_is_not_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Load makes tasks late as well; a gap may be noticed a moment after what it made late."""
-    monkeypatch.setattr(report, "FORGET", 0.0)
+    monkeypatch.setattr(roles, "FORGET", 0.0)
     [fields] = told(caplog, started(9), NOTHING, GAP, DONE, NOTHING)
     assert fields["count"] == 0
     # A listener that was idle meanwhile has had no reason to forget it.

@@ -25,7 +25,7 @@ from expirebridge import handler
 from expirebridge.handlers import Handler, Registry
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
-from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.capacity import Capacity, Wakeup
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.executor import Executor
@@ -36,9 +36,7 @@ from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.execution.steps import after_overrun
 from expirebridge.listener.hindrances import Hindrances, LoopPulse
-from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import PartitionSession
-from expirebridge.listener.wakeups import Wakeup
+from expirebridge.listener.session import PartitionSession, ServerHealth
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.policies import Discard, Exponential, Retry, Snooze, Spread

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.capacity import Capacity, Wakeup
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.wakeups import Wakeup
 
 SIZE = 4
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.capacity import Capacity, Wakeup
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.hindrances import Hindrances, LoopPulse
 from expirebridge.listener.partition import due_timer
@@ -16,7 +16,6 @@ from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer, LeadTime
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Membership
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.task.calls.claiming import Claim
 from tests.kit.patience import PATIENCE

@@ -2,12 +2,11 @@
 
 import pytest
 
-from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.capacity import Capacity, Wakeup
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.partition import fair_share as module
 from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, FairShare
 from expirebridge.listener.session import Membership
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls.claiming import Claim, FairShareInput

@@ -1,7 +1,27 @@
-"""Capacity: how many tasks a process runs at once, whichever partition they come from."""
+"""Capacity: how many tasks a process runs at once, and what wakes those who claim them."""
+
+import asyncio
 
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.wakeups import Wakeup
+
+
+class Wakeup:
+    """Wakes the claimer of a partition. Wake-ups before it runs are coalesced."""
+
+    def __init__(self) -> None:
+        self._is_set = asyncio.Event()
+
+    def set(self) -> None:
+        """Have the claimer claim: a task may be due."""
+        self._is_set.set()
+
+    async def wait(self) -> None:
+        """Wait for a wake-up, and clear it."""
+        await self._is_set.wait()
+        self._is_set.clear()
+
+
+# The places.
 
 
 class Capacity:

@@ -8,14 +8,12 @@ run, and both would use the same connections.
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
 logger = logging.getLogger("expirebridge")
-
-T = TypeVar("T")
 
 _signals: set[signal.Signals] = set()
 """Signals that ask the listener in this process to stop."""
@@ -76,42 +74,14 @@ class ForkGuard:
         trace: TracebackType | None,
     ) -> None:
         if os.getpid() != self._process:
-            _end_child(error)
+            end_child(error)
 
 
-def _end_child(error: BaseException | None) -> NoReturn:
+def end_child(error: BaseException | None) -> NoReturn:
+    """End a child that a handler forked, as it would end by itself; `error` is its way out."""
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         os._exit(error.code or 0)
     logger.error(
         "a child process that a handler forked returned to the listener's code: it is stopped"
     )
     os._exit(1)
-
-
-class GuardedAwaitable(Generator[Any, None, T]):
-    """An awaitable with the fork guard around each of its steps."""
-
-    def __init__(self, awaitable: Awaitable[T]) -> None:
-        self._steps = awaitable.__await__()
-        self._process = os.getpid()
-
-    def __await__(self) -> Generator[Any, None, T]:
-        return self
-
-    def send(self, _: None) -> Any:
-        """Run to the next wait; the event loop never sends a value."""
-        # As a ForkGuard does, without the calls that `with` would make for each task.
-        try:
-            step = next(self._steps)
-        except BaseException as error:
-            if os.getpid() != self._process:
-                _end_child(error)
-            raise
-        if os.getpid() != self._process:
-            _end_child(None)
-        return step
-
-    def throw(self, *error: Any) -> Any:
-        """Raise an error at the present wait, such as a cancellation."""
-        with ForkGuard(self._process):
-            return self._steps.throw(*error)

@@ -3,15 +3,16 @@
 import asyncio
 import inspect
 import logging
+import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import TimedOut
-from expirebridge.listener.execution.fork_guard import GuardedAwaitable
+from expirebridge.listener.execution.fork_guard import ForkGuard, end_child
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
@@ -66,6 +67,8 @@ def report_stuck(attempt: Attempt, grace: float) -> None:
 
 # The call of an async handler, on the event loop, cancelled at its timeout.
 
+T = TypeVar("T")
+
 CANCEL_PATIENCE = 1.0
 """Seconds after its cancellation at which a handler that still runs is reported."""
 
@@ -112,6 +115,38 @@ class AsyncCall:
     def _notice_ignored(self) -> None:
         if self._awaiting is not None:
             self._overrun_policy.notice(self._attempt)
+
+
+class GuardedAwaitable(Generator[Any, None, T]):
+    """An awaitable with the fork guard around each of its steps."""
+
+    def __init__(self, awaitable: Awaitable[T]) -> None:
+        self._steps = awaitable.__await__()
+        self._process = os.getpid()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self
+
+    def send(self, _: None) -> Any:
+        """Run to the next wait; the event loop never sends a value."""
+        # As a ForkGuard does, without the calls that `with` would make for each task.
+        try:
+            step = next(self._steps)
+        except BaseException as error:
+            if os.getpid() != self._process:
+                end_child(error)
+            raise
+        if os.getpid() != self._process:
+            end_child(None)
+        return step
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error at the present wait, such as a cancellation."""
+        with ForkGuard(self._process):
+            return self._steps.throw(*error)
+
+
+# The call of any handler, where it is to run.
 
 
 class ThreadRunner(Protocol):

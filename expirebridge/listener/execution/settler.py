@@ -8,12 +8,11 @@ from typing import Protocol, TypeVar
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import Hooks, NotMade
 from expirebridge.listener.execution.attempt import FinishedAttempt
-from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.capacity import Capacity, Wakeup
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.steps import after_error
 from expirebridge.listener.session import SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.call import Command

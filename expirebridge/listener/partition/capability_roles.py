@@ -8,11 +8,11 @@ from expirebridge.capabilities import given
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.listener.execution.attempt import FinishedAttempt, RowLookup
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.execution.leases import HandlersDeclaration
 from expirebridge.listener.partition.backlog import ClaimGate
 from expirebridge.listener.partition.reconciler import RowFinder
 from expirebridge.listener.session import Membership, SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.task.calls.claiming import HeartbeatReply
 from expirebridge.task.calls.reconciling import Sweep

@@ -9,6 +9,7 @@ from dataclasses import replace
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.execution.attempt import Consumer
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.partition.backlog import BacklogScan
@@ -16,7 +17,7 @@ from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.session import PartitionSession
-from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
+from expirebridge.listener.wakeups import PATIENCE, Responsiveness
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import HandlersDeclaration, Leases
 from expirebridge.listener.execution.settler import Settler
@@ -18,9 +19,7 @@ from expirebridge.listener.partition.key_events import KeyEventHandler
 from expirebridge.listener.partition.lease_reaper import LeaseReaper
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import KeyReconciler
-from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import Membership, PartitionSession
-from expirebridge.listener.wakeups import Wakeup
+from expirebridge.listener.session import Membership, PartitionSession, ServerHealth
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.task.calls import claiming

@@ -5,11 +5,11 @@ import time
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.task.calls import claiming
 
 # The lead time: a claim is sent before a task is due, so that it arrives when the task is due.

@@ -3,11 +3,11 @@
 import time
 
 from expirebridge.hooks import Hooks, Rung, Source
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.session import Membership, SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.task.calls.reconciling import EventKind
 
 # Filter for the key events that a listener's own claims cause.

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from expirebridge.hooks import Hooks, Lapsed
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.partition.capability_roles import PartitionRoles
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.task.calls import reconciling
 

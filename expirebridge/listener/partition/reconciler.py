@@ -12,10 +12,10 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from expirebridge.errors import ScriptFailed, ServerError
+from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.session import PartitionSession, SessionOwner
-from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Settings
 from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.call import BATCH, Steps, batches

@@ -31,8 +31,7 @@ from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.server import Server, report
 from expirebridge.listener.server.servers import Servers
-from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import SubscriberElection
+from expirebridge.listener.session import ServerHealth, SubscriberElection
 from expirebridge.listener.wakeups import cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings

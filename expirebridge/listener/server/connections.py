@@ -10,8 +10,13 @@ import socket
 
 from expirebridge.connection import clients
 from expirebridge.connection.sentinel import PinnedPrimary
-from expirebridge.listener.server_health import PartitionHealth, ServerHealth
-from expirebridge.listener.session import PartitionSession, ServerClock, SubscriberElection
+from expirebridge.listener.session import (
+    PartitionHealth,
+    PartitionSession,
+    ServerClock,
+    ServerHealth,
+    SubscriberElection,
+)
 from expirebridge.listener.wakeups import (
     ConnectionCounter,
     EventDemand,

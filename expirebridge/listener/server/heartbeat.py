@@ -12,7 +12,7 @@ import threading
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.server.key_router import KeyRouter
-from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.session import ServerHealth
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.task.calls import claiming
 

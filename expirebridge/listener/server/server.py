@@ -22,8 +22,12 @@ from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server.scanner import Scanner
 from expirebridge.listener.server.settings_monitor import SettingsMonitor
 from expirebridge.listener.server.subscriber import Subscriber
-from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import Membership, PartitionSession, SubscriberElection
+from expirebridge.listener.session import (
+    Membership,
+    PartitionSession,
+    ServerHealth,
+    SubscriberElection,
+)
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
