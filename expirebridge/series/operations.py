@@ -105,7 +105,7 @@ class SeriesOperations(OperationGroup):
         read = yield from series.calls.get_series(id, self._settings.lease)
         if read.series is None:
             return None
-        key_ring = self._settings.key_ring
+        key_ring = self._key_ring
         return series.values.Series.of(read.series, read.now, key_ring=key_ring)
 
     def list_series(
@@ -158,7 +158,7 @@ class SeriesOperations(OperationGroup):
         tick = yield from series.calls.run_series(series.schedule.check_series_id(id))
         if tick is None:
             return None
-        return (yield from calls.looking.get(tick, self._settings.key_ring))
+        return (yield from calls.looking.get(tick, self._key_ring))
 
     def prune_series(self) -> Steps[Sequence[str]]:
         """Remove the series that no listener's handlers declare any more; returns their ids.

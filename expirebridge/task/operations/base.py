@@ -38,7 +38,8 @@ class OperationGroup:
             )
         self._settings = settings
         self._hooks = hooks
-        self._writer = ArgumentWriter(settings.codec, settings.key_ring)
+        self._key_ring = settings.key_ring
+        self._writer = ArgumentWriter(settings.codec, self._key_ring)
 
     def _before_making(self, funcs: Iterable[str]) -> Steps[None]:  # noqa: ARG002 - for capabilities
         """Called with the functions of new tasks or series; raises InvalidTask to refuse them.

@@ -56,7 +56,7 @@ class EditingOperations(OperationGroup):
         if args is None and kwargs is None:
             raise InvalidTask("give args, kwargs, or both: what you do not give stays as it is")
         while True:
-            found = yield from calls.editing.read_task(id, self._settings.key_ring)
+            found = yield from calls.editing.read_task(id, self._key_ring)
             if found is None or found.task.state not in EDITABLE:
                 change = yield from calls.editing.edit(id, None, b"")
                 checked = False

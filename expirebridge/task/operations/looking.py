@@ -25,7 +25,7 @@ class LookingOperations(OperationGroup):
 
         Finished tasks are forgotten after a while: see `docs/reference/states.md`.
         """
-        return calls.looking.get(keys.check_id(id), self._settings.key_ring)
+        return calls.looking.get(keys.check_id(id), self._key_ring)
 
     def why(self, id: str) -> Steps["Reason | None"]:
         """Return why the task of this id has not run, or what became of it; None if there is none.
@@ -94,7 +94,7 @@ class LookingOperations(OperationGroup):
             group=group,
             matches=matches,
             limit=limit,
-            key_ring=self._settings.key_ring,
+            key_ring=self._key_ring,
         )
         return find(sources, place, wanted_tasks)
 

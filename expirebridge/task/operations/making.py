@@ -362,7 +362,7 @@ class MakingOperations(OperationGroup):
 
     def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
         func = split_call(made.call)[0]
-        args, kwargs = args_of(made.args, new.id, func, self._settings.key_ring)
+        args, kwargs = args_of(made.args, new.id, func, self._key_ring)
         created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
             id=new.id,
