@@ -200,7 +200,7 @@ class GroupOperations(MakingOperations):
                     "group's name and its place"
                 )
         return [
-            task._replace(id=member_id(group, place), drawn=False, if_exists="keep")
+            task._replace(id=member_id(group, place), has_random_id=False, if_exists="keep")
             for place, task in enumerate(self._checked(items))
         ]
 
@@ -257,7 +257,7 @@ class GroupOperations(MakingOperations):
             new = new_task(self._settings.tasks, self._writer, func=then.func, **then.options)
         except InvalidTask as error:
             raise InvalidTask(f"then: {error}") from None
-        return new._replace(id=name + FOLLOW_UP, drawn=False)
+        return new._replace(id=name + FOLLOW_UP, has_random_id=False)
 
     def _found(self, name: str) -> Steps["Group"]:
         group = yield from groups.calls.get_group(name)

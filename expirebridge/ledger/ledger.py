@@ -226,11 +226,11 @@ class Ledger:
                 values_of(one, ledger=self.name, ext=ext)
                 for one, ext in zip(new, exts, strict=True)
             ]
-            drawn = [row for one, row in zip(new, values, strict=True) if one.drawn]
-            if drawn:
-                adapter.execute_many(self._statements(adapter).insert, drawn)
+            random = [row for one, row in zip(new, values, strict=True) if one.has_random_id]
+            if random:
+                adapter.execute_many(self._statements(adapter).insert, random)
             done = [
-                one.drawn or self._insert(adapter, one, row)
+                one.has_random_id or self._insert(adapter, one, row)
                 for one, row in zip(new, values, strict=True)
             ]
         return [
@@ -474,7 +474,7 @@ class Ledger:
     def _insert(self, adapter: TransactionAdapter, new: NewTask, values: Mapping[str, Any]) -> bool:
         """Insert one task; False if an unfinished one has its id."""
         ours = self._statements(adapter)
-        if new.drawn:
+        if new.has_random_id:
             adapter.execute(ours.insert, values)
             return True
         if new.if_exists == "replace":

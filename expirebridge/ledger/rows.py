@@ -236,7 +236,7 @@ def new_task_of(row: Row, now: int) -> NewTask:
         fields["args"], params = params, keys.IN_RECORD
     return NewTask(
         id=keys.check_id(row["id"]),
-        drawn=False,
+        has_random_id=False,
         if_exists="reject",
         call=func.encode() + b"?" + params,
         when=_when(row, now),

@@ -49,7 +49,7 @@ class Statements:
     """The statements of a producer for one dialect."""
 
     insert: ClauseElement
-    """A task whose id was drawn."""
+    """A task with a random id."""
     make: ClauseElement
     """A task with an id that a finished one may have. It changes no row if an unfinished one has
     it; in MySQL it fails with a duplicate key then, and `take` follows."""

@@ -222,7 +222,7 @@ def task_of(values: dict[str, Any]) -> Line:
         when = When(max(to_ms(_moment(text_of(values, "due"))), 0), relative=False)
     task = NewTask(
         id=keys.check_id(text_of(values, "id")),
-        drawn=False,
+        has_random_id=False,
         if_exists="keep",
         call=func.encode() + b"?" + args,
         when=when,

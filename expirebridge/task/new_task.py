@@ -81,7 +81,7 @@ def new_task(
         )
     return producing.NewTask(
         id=keys.check_id(id) if id is not None else random_id(),
-        drawn=id is None,
+        has_random_id=id is None,
         if_exists=if_exists,
         call=name.encode() + b"?" + encoded,
         when=when_of(delay, at),
@@ -109,7 +109,7 @@ def with_available_id(
 
     The same task if its id was given, its partition is available, or none is.
     """
-    if not task.drawn or len(unavailable) >= layout.count:
+    if not task.has_random_id or len(unavailable) >= layout.count:
         return task
     while layout.partition_of(task.id) in unavailable:
         task = task._replace(id=random_id())

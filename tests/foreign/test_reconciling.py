@@ -176,7 +176,7 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
     def mine(id: str) -> producing.NewTask:
         when = When(3_600_000, relative=True)
         return producing.NewTask(
-            id=id, drawn=False, if_exists="reject", call=b"f.g?[]", when=when, fields={}
+            id=id, has_random_id=False, if_exists="reject", call=b"f.g?[]", when=when, fields={}
         )
 
     store.run(producing.make([mine(id) for id in ("same", "sooner", "paused")]))

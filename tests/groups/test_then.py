@@ -48,7 +48,7 @@ def test_success_and_follow_up_are_one_step(store: Store) -> None:
 def test_a_resend_makes_nothing_again(store: Store, bridge: Bridge, client: redis.Redis) -> None:
     store.run(producing.make([new("a")]))
     claim(store)
-    followed = Settlement("a", "t", "succeeded", then=new("b", 60_000, drawn=True))
+    followed = Settlement("a", "t", "succeeded", then=new("b", 60_000, has_random_id=True))
     settle_then(store, followed)
     before = read(store, "b").due
     assert settle_then(store, followed) == [SettledThen(Settled.DONE)]

@@ -18,7 +18,7 @@ def new(
     id: str, ms: int = 0, *, call: bytes = b"mail.send?[1]", **options: Any
 ) -> producing.NewTask:
     when = When(ms, relative=options.pop("relative", True))
-    given: dict[str, Any] = {"drawn": False, "if_exists": "reject", "fields": {}} | options
+    given: dict[str, Any] = {"has_random_id": False, "if_exists": "reject", "fields": {}} | options
     return producing.NewTask(id=id, call=call, when=when, **given)
 
 

@@ -292,7 +292,7 @@ class LimitsMachine(RuleBasedStateMachine):
         fields: dict[str, Argument] = {"tags": "vip"} if is_vip else {}
         fields["ttl"] = MINUTE * 1000
         new = producing.NewTask(
-            id=id, drawn=False, if_exists=if_exists, call=call.encode(),
+            id=id, has_random_id=False, if_exists=if_exists, call=call.encode(),
             when=When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
         self.store.run(producing.make([new]))

@@ -267,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         if window is not None:
             fields["window"] = round(window * 1000)
         new = producing.NewTask(
-            id=id, drawn=False, if_exists=if_exists, call=call.encode(),
+            id=id, has_random_id=False, if_exists=if_exists, call=call.encode(),
             when=When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
         [made] = self.run(producing.make([new]), twice=twice)
@@ -543,7 +543,7 @@ class Machine(RuleBasedStateMachine):
         id = self.known_ids()[pick % len(self.known_ids())]
         valid = self.model.holds(run.id, run.token)
         new = producing.NewTask(
-            id=id, drawn=False, if_exists=if_exists, call=call.encode(),
+            id=id, has_random_id=False, if_exists=if_exists, call=call.encode(),
             when=When(delay * 1000, relative=True), fields={},
         )  # fmt: skip
         settlement = Settlement(run.id, run.token, "succeeded", then=new)

@@ -146,7 +146,7 @@ class MixedLife:
 
     def _drawn_task(self) -> producing.NewTask:
         self._drawn += 1
-        return self._new(f"{self._drawn:032x}", drawn=True, if_exists="reject")
+        return self._new(f"{self._drawn:032x}", has_random_id=True, if_exists="reject")
 
     def _make(self) -> None:
         some = [self._new(self._one("a", "b", "c", "d")), self._drawn_task()]

@@ -96,7 +96,7 @@ async def test_whoever_is_interrupted_meanwhile_leaves_no_reply_behind(
 
 
 def drawn() -> producing.NewTask:
-    return new(random_id(), drawn=True)
+    return new(random_id(), has_random_id=True)
 
 
 @pytest.mark.parametrize("failing", range(3))

@@ -48,7 +48,7 @@ def new_tasks(call: Command[Any]) -> list[NewTask]:
         tasks.append(
             NewTask(
                 id=id,
-                drawn=drawn == "1",
+                has_random_id=drawn == "1",
                 if_exists=if_exists,
                 call=name,
                 when=When(ms, relative=anchor == "in"),
@@ -56,7 +56,7 @@ def new_tasks(call: Command[Any]) -> list[NewTask]:
             )
         )
     drawn = "make_drawn_many" if len(tasks) > 1 else "make_drawn"
-    assert call.name == (drawn if all(task.drawn for task in tasks) else "make")
+    assert call.name == (drawn if all(task.has_random_id for task in tasks) else "make")
     return tasks
 
 
@@ -422,14 +422,14 @@ def test_a_task_is_sent_as_its_key_is_written() -> None:
 
 def test_without_an_id_a_random_one_is_drawn() -> None:
     one, other = new_task(), new_task()
-    assert one.drawn
+    assert one.has_random_id
     assert len(one.id) == 32
     assert one.id != other.id
 
 
 def test_a_chosen_id_is_sent_as_such() -> None:
     task = new_task(id="order:42", if_exists="keep")
-    assert (task.id, task.drawn, task.if_exists) == ("order:42", False, "keep")
+    assert (task.id, task.has_random_id, task.if_exists) == ("order:42", False, "keep")
 
 
 @each(

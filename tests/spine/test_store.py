@@ -79,7 +79,7 @@ def test_an_id_that_is_taken_is_rejected_or_kept_and_nothing_changes(
 
 def test_a_resend_of_make_is_answered_as_the_first_time(store: Store) -> None:
     named = producing.make([new("a", 60_000)])
-    drawn = producing.make([new("b", 60_000, drawn=True)])
+    drawn = producing.make([new("b", 60_000, has_random_id=True)])
     for call in (named, drawn):
         [first], [again] = store.run(call), store.run(call)
         assert again.outcome is Outcome.CREATED

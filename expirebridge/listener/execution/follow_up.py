@@ -38,11 +38,11 @@ def written(
 ) -> Steps[NewTask]:
     """The follow-up of a claimed task under its final id, with its arguments as they are stored.
 
-    `layout` has the partitions of the database. A drawn id follows from the claim: a resend has
+    `layout` has the partitions of the database. A random id follows from the claim: a resend has
     the same. Raises InvalidTask for an id of another partition, and what a codec raises.
     """
     partition = layout.partition_of(claimed.id)
-    if new.drawn:
+    if new.has_random_id:
         digest = sha1(f"{claimed.id} {claimed.token}".encode(), usedforsecurity=False).hexdigest()
         tag = layout.tag_of(partition)
         new = new._replace(id=f"{tag}@{digest}" if tag else digest)

@@ -33,7 +33,7 @@ class NewTask(NamedTuple):
     """A task to be made, checked and encoded."""
 
     id: str
-    drawn: bool
+    has_random_id: bool
     """True if the id was drawn at random for this call, so that no other task can have it."""
     if_exists: str
     """An `IfExists`."""
@@ -50,10 +50,10 @@ class NewTask(NamedTuple):
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for make.lua."""
-        id, drawn, if_exists, call, (ms, relative), fields = self
+        id, has_random_id, if_exists, call, (ms, relative), fields = self
         pairs = [item for pair in fields.items() for item in pair] if fields else ()
         return (
-            id, "1" if drawn else "0", if_exists, call, "in" if relative else "at", ms,
+            id, "1" if has_random_id else "0", if_exists, call, "in" if relative else "at", ms,
             len(fields), *pairs,
         )  # fmt: skip
 
@@ -113,7 +113,7 @@ def make(
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, fail_fast, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
-    if not all(map(_IS_DRAWN, tasks)):
+    if not all(map(_HAS_RANDOM_ID, tasks)):
         return script(
             "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
         )
@@ -128,7 +128,7 @@ _ROW = 3
 
 
 _ID_OF_NEW = attrgetter("id")
-_IS_DRAWN = attrgetter("drawn")
+_HAS_RANDOM_ID = attrgetter("has_random_id")
 
 
 def _read_replies(reply: list[Any]) -> list[MakeReply]:

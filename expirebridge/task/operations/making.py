@@ -176,7 +176,7 @@ class MakingOperations(OperationGroup):
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
                     others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
-                    undone |= {task.id for task in left if not (task.drawn and others)}
+                    undone |= {task.id for task in left if not (task.has_random_id and others)}
                 unread.append((chunk, outcomes))
                 if self._hooks:
                     read()  # at once: a hook may need the connection, and the order of events
@@ -300,17 +300,17 @@ class MakingOperations(OperationGroup):
     ) -> Steps[tuple[producing.NewTask, producing.MakeReply]]:
         """Make the task; one with a random id in another partition if its own is unavailable."""
         layout = yield from self._layout()
-        if new.drawn and layout.count > 1:
+        if new.has_random_id and layout.count > 1:
             new = with_available_id(new, layout, (yield from UNAVAILABLE))
         ready = yield from self._writer.write(new)
         self._announce([ready])
-        call, repeated = producing.make([ready], fail_fast=new.drawn), False
+        call, repeated = producing.make([ready], fail_fast=new.has_random_id), False
         while True:
             try:
                 made = (yield from self._send(call, [ready]))[0]
             except ServerError as error:
                 unavailable = yield from UNAVAILABLE
-                if not new.drawn or not unavailable:
+                if not new.has_random_id or not unavailable:
                     raise
                 if error.nothing_written:
                     other = with_available_id(new, (yield from self._layout()), unavailable)

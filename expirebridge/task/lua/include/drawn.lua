@@ -14,7 +14,7 @@ local MADE_CREATED = 1
 local function read_request(at)
   local ms, after = tonumber(ARGV[at + 5]), at + 7 + 2 * ARGV[at + 6]
   local fields = { unpack(ARGV, at + 7, after - 1) }
-  return ARGV[at], { drawn = ARGV[at + 1] == '1', if_exists = ARGV[at + 2], call = ARGV[at + 3],
+  return ARGV[at], { has_random_id = ARGV[at + 1] == '1', if_exists = ARGV[at + 2], call = ARGV[at + 3],
     due = ARGV[at + 4] == 'in' and now + ms or ms, fields = fields, args = value_of(fields, 'args') }, after
 end
 

@@ -11,7 +11,7 @@
 -- include hooks
 -- gives MADE, read_new, make_plain, make_one
 
--- Makes a task as a caller asks for it: id, drawn, if_exists, call, due time, fields; see make.lua.
+-- Makes a task as a caller asks for it: id, has_random_id, if_exists, call, due time, fields; see make.lua.
 --
 -- `max_wait` limits how long 'replace' and 'extend' can put a task off, in ms from the first call with
 -- it since the task was made, or ran. The record's `first` is the time of that call.
@@ -118,7 +118,7 @@ end
 -- Makes a task without asking `on_make`. A resend has the nonce of its call; if the id was drawn for the call, that is
 -- enough.
 local function make_plain(id, item, nonce)
-  if item.drawn then return make_drawn(id, item) end
+  if item.has_random_id then return make_drawn(id, item) end
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
     'started' })
   local before = answered(old, nonce)
@@ -141,7 +141,7 @@ end
 
 -- Makes a task. If its id was not drawn for it, the first of `on_make` that answers makes or refuses it.
 local function make_one(id, item, nonce)
-  for i = 1, item.drawn and 0 or #on_make do
+  for i = 1, item.has_random_id and 0 or #on_make do
     local code, due, state, task = on_make[i](id, item, nonce)
     if code then return code, due, state, task end
   end
