@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from expirebridge.groups.names import ON_FAILED, OnFailed
 from expirebridge.groups.values import Group
 from expirebridge.store.record_values import text
-from expirebridge.task.calls.call import BATCH, Command, OfId, Steps, milliseconds, script
+from expirebridge.task.calls.call import CHUNK, Command, OfId, Steps, milliseconds, script
 from expirebridge.task.calls.pages import BEGINNING, Pages
 from expirebridge.task.calls.producing import NewTask, NoMember
 from expirebridge.task.task import from_ms
@@ -91,7 +91,7 @@ class Cancelling(IntEnum):
 def cancel_group(name: str, *, keep: float) -> Command[Cancelling]:
     """Cancel a group's follow-up, and the next of its members; they are kept for `keep` seconds."""
     return script(
-        "cancel_group", name, milliseconds(keep), BATCH, read=Cancelling, route=OfId(name)
+        "cancel_group", name, milliseconds(keep), CHUNK, read=Cancelling, route=OfId(name)
     )
 
 
@@ -111,7 +111,7 @@ class GroupPage(NamedTuple):
     groups: list[Group]
 
 
-def list_groups(cursor: str, count: int = BATCH) -> Command[GroupPage]:
+def list_groups(cursor: str, count: int = CHUNK) -> Command[GroupPage]:
     """Read a page of the groups of a partition: those that have not ended come first."""
 
     return script("list_groups", cursor, count, read=_page)
@@ -134,7 +134,7 @@ def _list_unended(cursor: str) -> Command[GroupPage]:
         groups = [group for group in page.groups if group.ended is None]
         return GroupPage(page.cursor if len(groups) == len(page.groups) else BEGINNING, groups)
 
-    return script("list_groups", cursor, BATCH, read=read)
+    return script("list_groups", cursor, CHUNK, read=read)
 
 
 def _page(reply: list[Any]) -> GroupPage:

@@ -38,7 +38,7 @@ from expirebridge.ledger.rows import (
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls.call import batches, drive
+from expirebridge.task.calls.call import chunks, drive
 from expirebridge.task.keys import is_id
 from expirebridge.task.texts import event, plural
 
@@ -230,7 +230,7 @@ class Relay:
         Each script takes so few rows that what other clients ask does not wait for long.
         """
         results: list[RelayResult] = []
-        for some in batches(rows, ROWS_A_SCRIPT) if rows else [rows]:
+        for some in chunks(rows, ROWS_A_SCRIPT) if rows else [rows]:
             done = self._store().run(
                 calls.relay(
                     some, checkpoint=checkpoint, nonce=nonce, number=number,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import (
-    BATCH,
+    CHUNK,
     Argument,
     At,
     ByItem,
@@ -184,7 +184,7 @@ class StoredPage:
 def stored_page(state: State, cursor: str) -> Command[StoredPage]:
     """Read the tasks of a state whole, a page at a time; see list.lua."""
     return script(
-        "list", state, "", "", cursor, BATCH, "",
+        "list", state, "", "", cursor, CHUNK, "",
         read=lambda reply: StoredPage(reply[0].decode(), [_stored(row) for row in reply[2:]]),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from expirebridge.store.record_values import text
-from expirebridge.task.calls.call import BATCH, Argument, ByItem, Command, script
+from expirebridge.task.calls.call import CHUNK, Argument, ByItem, Command, script
 from expirebridge.task.calls.pages import RecordPage
 from expirebridge.task.task import State
 
@@ -24,7 +24,7 @@ class Replacement(NamedTuple):
 
 def record_page(state: State, cursor: str) -> Command[RecordPage]:
     """Read the records of one state's tasks, a page at a time; see list.lua."""
-    return script("list", state, "", "", cursor, BATCH, "", read=_read_page)
+    return script("list", state, "", "", cursor, CHUNK, "", read=_read_page)
 
 
 def _read_page(reply: Sequence[Any]) -> RecordPage:

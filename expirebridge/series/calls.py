@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from expirebridge.series.replies import StoredSeries, series_from
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import (
-    BATCH,
+    CHUNK,
     Argument,
     ByItem,
     Command,
@@ -310,7 +310,7 @@ class SeriesPage:
     series: list[StoredSeries]
 
 
-def series_page(cursor: str, lease: float, count: int = BATCH) -> Command[SeriesPage]:
+def series_page(cursor: str, lease: float, count: int = CHUNK) -> Command[SeriesPage]:
     """Read series, a page at a time: those first whose next tick is to be made first."""
     return script(
         "list_series", milliseconds(lease), cursor, count,

@@ -14,7 +14,7 @@ from expirebridge.series.ticks import first_after
 from expirebridge.series.values import Series, SeriesOutcome
 from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.task.argument_writer import ArgumentWriter
-from expirebridge.task.calls.call import Steps, batches
+from expirebridge.task.calls.call import Steps, chunks
 from expirebridge.task.keywords import advice_on
 from expirebridge.task.new_task import Func, call_of, is_private
 from expirebridge.task.options import PolicyOptions
@@ -132,7 +132,7 @@ def put_many_scheduled(
 ) -> Steps[list[SeriesOutcome]]:
     """Put those that are new in chunks, the others one by one."""
     outcomes: list[SeriesOutcome] = []
-    for chunk in batches(specs, series_commands.MAX_TICKS):
+    for chunk in chunks(specs, series_commands.MAX_TICKS):
         done = yield from put_new(chunk, lease=settings.lease)
         for spec, code in zip(chunk, done, strict=True):
             outcome = _OUTCOMES.get(code)

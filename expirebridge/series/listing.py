@@ -6,7 +6,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.series import calls as series_commands
 from expirebridge.series.values import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.task.calls.call import BATCH, LEFT_OUT, Steps, at_if_available
+from expirebridge.task.calls.call import CHUNK, LEFT_OUT, Steps, at_if_available
 from expirebridge.task.operations.listing import (
     PageChunk,
     PageCursor,
@@ -74,7 +74,7 @@ class SeriesWalk:
             raise _foreign(cursor)
         found: list[Series] = []
         while len(found) < limit:
-            count = min(limit - len(found), BATCH)
+            count = min(limit - len(found), CHUNK)
             page = yield from series_commands.series_page(cursor, self._settings.lease, count)
             found += self._read(page)
             cursor = page.cursor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from expirebridge import series
 from expirebridge.task import calls
-from expirebridge.task.calls.call import BATCH, Steps, batches
+from expirebridge.task.calls.call import CHUNK, Steps, chunks
 from expirebridge.task.durations import Duration
 from expirebridge.task.methods import AsyncMethods, Methods, awaits, waits
 from expirebridge.task.new_task import Func
@@ -109,7 +109,7 @@ class SeriesOperations(OperationGroup):
         return series.values.Series.of(read.series, read.now, key_ring=key_ring)
 
     def list_series(
-        self, *, limit: int = BATCH, cursor: str | None = None
+        self, *, limit: int = CHUNK, cursor: str | None = None
     ) -> Steps["SeriesListing"]:
         """Return up to `limit` series, those first whose next tick is first; paused ones last.
 
@@ -173,13 +173,13 @@ class SeriesOperations(OperationGroup):
         orphans: list[str] = []
         cursor: str | None = series.listing.FIRST
         while cursor is not None:
-            page = yield from walk.find(BATCH, cursor)
+            page = yield from walk.find(CHUNK, cursor)
             orphans += [one.id for one in page.series if one.declared and not one.carriers]
             cursor = page.cursor
         removed: list[str] = []
-        for batch in batches(dict.fromkeys(orphans)):
-            removals = yield from series.calls.remove_series(batch, self._settings.lease)
-            pairs = zip(batch, removals, strict=True)
+        for chunk in chunks(dict.fromkeys(orphans)):
+            removals = yield from series.calls.remove_series(chunk, self._settings.lease)
+            pairs = zip(chunk, removals, strict=True)
             removed += [id for id, removal in pairs if removal is series.calls.Removal.REMOVED]
         return removed
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from expirebridge.series.replies import series_from
 from expirebridge.store.record_values import text
-from expirebridge.task.calls.call import BATCH, Command, milliseconds, script
+from expirebridge.task.calls.call import CHUNK, Command, milliseconds, script
 from expirebridge.task.calls.pages import RecordPage
 
 KIND = "series"
@@ -16,7 +16,7 @@ _LEASE = 1.0
 
 def record_page(cursor: str) -> Command[RecordPage]:
     """Read the records of series, a page at a time."""
-    return script("list_series", milliseconds(_LEASE), cursor, BATCH, read=_read_page)
+    return script("list_series", milliseconds(_LEASE), cursor, CHUNK, read=_read_page)
 
 
 def _read_page(reply: Sequence[Any]) -> RecordPage:

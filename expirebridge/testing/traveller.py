@@ -32,7 +32,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Database, Store
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming, reconciling
-from expirebridge.task.calls.call import Steps, batches, new_nonce
+from expirebridge.task.calls.call import Steps, chunks, new_nonce
 from expirebridge.task.calls.claiming import Claim, SettledThen, Settlement
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.calls.producing import NewTask
@@ -412,5 +412,5 @@ def _scan(settings: Settings) -> Steps[None]:
 
 
 def _adopt(hints: list[KeyEvent], settings: Settings) -> Steps[None]:
-    for batch in batches(hints):
-        yield from reconciling.adopt(batch, settings)
+    for chunk in chunks(hints):
+        yield from reconciling.adopt(chunk, settings)

@@ -14,7 +14,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
 from expirebridge.task.calls import inspection, producing
 from expirebridge.task.calls import pages as pages_commands
-from expirebridge.task.calls.call import BATCH, batches
+from expirebridge.task.calls.call import CHUNK, chunks
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.inspection import CallsPage, StoredCall
 from tests.kit.steps import claim, new, server_ms, settle
@@ -179,7 +179,7 @@ def ids_of(pages: list[CallsPage]) -> list[str]:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("count", [0, 1, BATCH, BATCH + 1, 3 * BATCH])
+@pytest.mark.parametrize("count", [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK])
 def test_each_task_is_read_once_whatever_their_due_times(
     store: Store, count: int, at_once: bool
 ) -> None:
@@ -187,16 +187,16 @@ def test_each_task_is_read_once_whatever_their_due_times(
         new(f"{n}", 2**42 + (0 if at_once else n), relative=False, call=b"test.send?[1]")
         for n in range(count)
     ]
-    for batch in batches(tasks):
-        store.run(producing.make(batch))
+    for chunk in chunks(tasks):
+        store.run(producing.make(chunk))
     pages = pages_of(store)
     assert sorted(ids_of(pages)) == sorted(task.id for task in tasks)
-    assert len(pages) == count // BATCH + 1
+    assert len(pages) == count // CHUNK + 1
     assert sum(page.examined for page in pages) == count
 
 
 def test_of_ids_with_the_same_beginning_each_is_read(store: Store) -> None:
-    ids = ["a" * n for n in range(1, BATCH + 20)]
+    ids = ["a" * n for n in range(1, CHUNK + 20)]
     store.run(producing.make([new(id, 2**42, relative=False) for id in ids]))
     assert ids_of(pages_of(store)) == ids
 
@@ -208,12 +208,12 @@ def test_what_comes_and_goes_meanwhile_does_not_hide_the_others(
     """As listeners do: what was read is run, with the last one of the page."""
     kept = {f"kept-{n}" for n in range(150)}
     others = {f"{name}-{n}" for n in range(150) for name in ("a", "z")}
-    for batch in batches(sorted(kept | others)):
+    for chunk in chunks(sorted(kept | others)):
         store.run(
             producing.make(
                 [
                     new(id, 2**42 + (0 if at_once else n), relative=False)
-                    for n, id in enumerate(batch)
+                    for n, id in enumerate(chunk)
                 ]
             )
         )
@@ -259,11 +259,11 @@ def test_a_page_that_ends_with_bad_ids_is_followed_by_the_next(
     store: Store, client: redis.Redis
 ) -> None:
     ids = [b"", b" ", b"\xff\xfe", b"\x00", b"0", b"a b", b"\xc3\xa9"]
-    client.zadd("expirebridge:pending", {id + b"/%d" % n: 0 for n in range(BATCH) for id in ids})
+    client.zadd("expirebridge:pending", {id + b"/%d" % n: 0 for n in range(CHUNK) for id in ids})
     client.zadd("expirebridge:pending", dict.fromkeys(ids, -1e300))
     pages = pages_of(store)
-    assert sum(page.examined for page in pages) == (BATCH + 1) * len(ids)
-    assert len(set(ids_of(pages))) == (BATCH + 1) * len(ids)
+    assert sum(page.examined for page in pages) == (CHUNK + 1) * len(ids)
+    assert len(set(ids_of(pages))) == (CHUNK + 1) * len(ids)
 
 
 def test_a_bad_successor_of_a_running_task_is_passed_over(

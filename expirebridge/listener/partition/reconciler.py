@@ -18,7 +18,7 @@ from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.session import PartitionSession, SessionOwner
 from expirebridge.settings import Settings
 from expirebridge.task.calls import reconciling
-from expirebridge.task.calls.call import BATCH, Steps, batches
+from expirebridge.task.calls.call import CHUNK, Steps, chunks
 from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
 from expirebridge.task.texts import event, plural
@@ -61,7 +61,7 @@ logger = logging.getLogger("expirebridge")
 
 ROLE = "looking at keys that were heard of"
 AT_ONCE = 2
-"""Batches that are on their way together, when many names wait: a claim waits behind them."""
+"""Chunks that are on their way together, when many names wait: a claim waits behind them."""
 MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
 STALE_AFTER = 8.0
@@ -185,14 +185,14 @@ class KeyReconciler:
             await self._has_news.wait()
             news = self._take()
             async with asyncio.TaskGroup() as group:
-                for batch in batches(news.items()):
-                    group.create_task(self._look_at(dict(batch)))
+                for chunk in chunks(news.items()):
+                    group.create_task(self._look_at(dict(chunk)))
 
     def _take(self) -> dict[News, float]:
         """Take what waits, as much as may be on its way at a time, and since when."""
         oldest = time.monotonic() - STALE_AFTER
         news, stale = dict[News, float](), 0
-        for name, heard in list(islice(self._waiting, BATCH * AT_ONCE)):
+        for name, heard in list(islice(self._waiting, CHUNK * AT_ONCE)):
             since = self._waiting.pop((name, heard))
             if since < oldest and heard is not EventKind.LIVE:
                 stale += 1
@@ -216,8 +216,8 @@ class KeyReconciler:
             key_event for name in names if (key_event := key_event_of(name, EventKind.LIVE, home))
         ]
         codes: list[Adoption] = []
-        for batch in batches(self._in_place(key_events)):
-            codes += await self._adopt(batch, self._consumer.session)
+        for chunk in chunks(self._in_place(key_events)):
+            codes += await self._adopt(chunk, self._consumer.session)
         return codes.count(Adoption.ADOPTED)
 
     async def _look_at(self, news: dict[News, float]) -> None:

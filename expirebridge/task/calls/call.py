@@ -96,7 +96,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Argument = str | bytes | int | float
 
-BATCH = 100
+CHUNK = 100
 """Tasks or keys that one request reads or changes at most, so that none holds up the server for
 long (see docs/internals/performance.md)."""
 
@@ -259,11 +259,11 @@ def command(*parts: Argument) -> Command[Any]:
     return Command(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
 
 
-def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
     """The items of each request."""
     rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch
+    while chunk := list(islice(rest, size)):
+        yield chunk
 
 
 def milliseconds(seconds: float) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.store.record_values import split_call, text, whole
 from expirebridge.task.calls.call import (
-    BATCH,
+    CHUNK,
     Anywhere,
     Argument,
     Command,
@@ -398,7 +398,7 @@ def calls_page(state: State, cursor: str, *, until: int | None = None) -> Comman
     score, behind, id = cursor.encode("latin-1").partition(b" ")
     limit = "+inf" if until is None else f"({until}"
     return script(
-        "list_calls", state, score if behind else "", id, limit, BATCH, read=_page
+        "list_calls", state, score if behind else "", id, limit, CHUNK, read=_page
     )  # fmt: skip
 
 

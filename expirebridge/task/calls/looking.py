@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.store.record_values import text
 from expirebridge.store.task_records import task_from
-from expirebridge.task.calls.call import BATCH, Command, Everywhere, OfId, milliseconds, script
+from expirebridge.task.calls.call import CHUNK, Command, Everywhere, OfId, milliseconds, script
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.listings import Counts, Moving
 from expirebridge.task.task import State, Task
@@ -36,7 +36,7 @@ def list_page(
     tag: str | None = None,
     group: str | None = None,
     cursor: str,
-    count: int = BATCH,
+    count: int = CHUNK,
     key_ring: KeyRing | None = None,
 ) -> Command[TaskPage]:
     """Read the tasks of one state, tag or group, a page at a time; see list.lua."""

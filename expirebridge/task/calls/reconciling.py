@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from expirebridge.settings import Settings
-from expirebridge.task.calls.call import BATCH, Argument, Command, ids_of, milliseconds, script
+from expirebridge.task.calls.call import CHUNK, Argument, Command, ids_of, milliseconds, script
 from expirebridge.task.keys import InvalidKey, TriggerKey
 
 
@@ -129,7 +129,7 @@ class Sweep:
     """Cancelled groups of which members are still to be cancelled."""
 
 
-def sweep(settings: Settings, most: int = BATCH) -> Command[Sweep]:
+def sweep(settings: Settings, most: int = CHUNK) -> Command[Sweep]:
     """Take back lapsed tasks, look at paused ones, forget finished ones; at most `most` ids."""
     return script(
         "sweep", milliseconds(settings.lease), most, settings.keep_succeeded_count,

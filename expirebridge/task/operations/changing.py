@@ -8,7 +8,7 @@ from functools import partial
 from expirebridge.errors import InvalidTask, PartlyDone
 from expirebridge.task import keys
 from expirebridge.task.calls import producing
-from expirebridge.task.calls.call import BATCH, Command, Steps, batches, only
+from expirebridge.task.calls.call import CHUNK, Command, Steps, chunks, only
 from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.new_task import when_of
 from expirebridge.task.operations.base import OperationGroup, refuse_left_out, task_pages
@@ -197,7 +197,7 @@ class ChangingOperations(OperationGroup):
         changes: Counter[Change] = Counter()
         for count, id in enumerate(_several(ids), 1):
             changes[(yield from producing.run_now(keys.check_id(id)))] += 1
-            if progress is not None and count % BATCH == 0:
+            if progress is not None and count % CHUNK == 0:
                 progress(changes)
         return dict(changes)
 
@@ -217,12 +217,12 @@ class ChangingOperations(OperationGroup):
     ) -> Steps[dict[Change, int]]:
         changes, undone = Counter[Change](), list[str]()
         fault: PartlyDone | None = None
-        for batch in batches(keys.check_id(id) for id in _several(ids)):
+        for chunk in chunks(keys.check_id(id) for id in _several(ids)):
             try:
-                done: Sequence[Change | None] = yield from change(batch)
+                done: Sequence[Change | None] = yield from change(chunk)
             except PartlyDone as partly:
                 done, fault = partly.done, partly
-                undone += [batch[place] for place in partly.undone]
+                undone += [chunk[place] for place in partly.undone]
             changes.update(one for one in done if one is not None)
             if progress is not None:
                 progress(changes)

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Self, TypeVar
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer
 from expirebridge.task.calls import looking
-from expirebridge.task.calls.call import BATCH, LEFT_OUT, PARTITIONS, Steps, at_if_available
+from expirebridge.task.calls.call import CHUNK, LEFT_OUT, PARTITIONS, Steps, at_if_available
 from expirebridge.task.calls.pages import BEGINNING
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.listings import LeftOut, Listing
@@ -81,7 +81,7 @@ def is_rank(text: str) -> bool:
 
 def rows_of_each(count: int) -> int:
     """How many rows are read at once of each of so many partitions."""
-    return max(BATCH // count, SMALLEST_PAGE)
+    return max(CHUNK // count, SMALLEST_PAGE)
 
 
 class PageChunk(NamedTuple, Generic[T]):
