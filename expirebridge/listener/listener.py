@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from expirebridge.connection import several_servers
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
@@ -20,17 +19,14 @@ from expirebridge.hooks import Hook, Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.parent import SupervisorLink
-from expirebridge.listener.partition.capability_roles import CapabilityRoles, capability_roles
+from expirebridge.listener.partition.capability_roles import capability_roles
 from expirebridge.listener.process import guard_log, new_event_loop, taking_signals
-from expirebridge.listener.server.cluster_servers import ClusterServers
 from expirebridge.listener.server.servers import Servers
-from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.stray_errors import kept_private
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
-from expirebridge.task.keys import hash_tag_of
 from expirebridge.task.keywords import advising
 from expirebridge.task.texts import event
 
@@ -83,34 +79,6 @@ class Suspension:
         logger.info("nothing runs in this listener any more", extra=event("drained"))
 
 
-# The servers of a listener, by its URL and prefix.
-
-
-def servers_of(
-    settings: Settings, *, name: str, executor: Executor, watchdog: Watchdog, hooks: Hooks,
-    capabilities: Sequence[CapabilityRoles],
-) -> Servers:  # fmt: skip
-    """Several nodes for a cluster, unless the prefix has a tag, and so one slot; else one server.
-
-    Raises InvalidSetting for a URL that cannot be used.
-    """
-    cluster = several_servers.cluster_of(settings.url)
-    if cluster is None or hash_tag_of(settings.prefix):
-        return SingleServer(
-            settings,
-            [settings.prefix],
-            name=name,
-            executor=executor,
-            watchdog=watchdog,
-            hooks=hooks,
-            capabilities=capabilities,
-        )
-    return ClusterServers(
-        cluster, settings, name=name, executor=executor, watchdog=watchdog, hooks=hooks,
-        capabilities=capabilities,
-    )  # fmt: skip
-
-
 logger = logging.getLogger("expirebridge")
 
 
@@ -160,8 +128,9 @@ class Listener:
         all_hooks = Hooks([*own_hooks, *hooks, *self.registry.hooks])
         self._executor = Executor(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._executor, settings, on_stuck=self._end_blocked)
-        self._servers = servers_of(
+        self._servers = Servers(
             settings,
+            [settings.prefix],
             name=self.name,
             executor=self._executor,
             watchdog=self._watchdog,
@@ -294,7 +263,6 @@ class Listener:
             )
 
     async def _run_roles(self) -> None:
-        self._servers.start()
         self._executor.open()
         roles = [asyncio.create_task(run, name=role) for role, run in self._servers.roles().items()]
         stopping = asyncio.create_task(self._until_end(), name="end")

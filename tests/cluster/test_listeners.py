@@ -15,7 +15,7 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, FailedOver, Gap, Misplaced, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
-from expirebridge.listener.server.cluster_servers import ClusterServers
+from expirebridge.listener.server.server import Server
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.settings import Settings
 from expirebridge.task.partitions import PARTITIONS_OF_CLUSTER
@@ -39,14 +39,13 @@ async def note(_: object) -> None:
     """Do nothing."""
 
 
-def nodes_of(listener: Listener) -> ClusterServers:
-    assert isinstance(listener._servers, ClusterServers)
-    return listener._servers
+def nodes_of(listener: Listener) -> dict[Address, Server]:
+    return listener._servers.nodes
 
 
 async def until_tag_is_heard(listener: Listener, node: EmbeddedServer, slot: int) -> None:
     """Wait until the listener's consumer of a slot stands on this node."""
-    [there] = [each for at, each in nodes_of(listener).nodes.items() if at.port == node.port]
+    [there] = [each for at, each in nodes_of(listener).items() if at.port == node.port]
     async with asyncio.timeout(PATIENCE):
         while slot not in {  # noqa: ASYNC110 - nothing says so for each partition
             slot_of(consumer.store.database.prefix) for consumer in there.key_router.consumers
@@ -56,7 +55,7 @@ async def until_tag_is_heard(listener: Listener, node: EmbeddedServer, slot: int
 
 async def until_all_hear(listener: Listener, witness: Witness) -> None:
     """Wait until key events of all nodes are heard."""
-    wanted = {str(address) for address in nodes_of(listener).nodes}
+    wanted = {str(address) for address in nodes_of(listener)}
     await witness.until(
         lambda: wanted <= {gap.node for gap in witness.seen(Gap) if "subscription" in gap.reason}
     )
@@ -146,7 +145,7 @@ async def test_a_node_without_a_partition_is_heard_too(cluster: Cluster, bridge:
     witness = Witness()
     async with listening(Settings(url=cluster.url), witness, note=note) as listener:
         await until_all_hear(listener, witness)
-        counts = [len(node.key_router.consumers) for node in nodes_of(listener).nodes.values()]
+        counts = [len(node.key_router.consumers) for node in nodes_of(listener).values()]
         assert sorted(counts) == [0, 1, 1]
         ids = [str(number) for number in range(20)]
         for id in ids:
@@ -316,9 +315,9 @@ async def test_each_node_has_two_ears_among_many_listeners(cluster: Cluster) -> 
             return {
                 address: [
                     place for place, listener in enumerate(listeners)
-                    if nodes_of(listener).nodes[address]._event_demand.open
+                    if nodes_of(listener)[address]._event_demand.open
                 ]
-                for address in nodes_of(listeners[0]).nodes
+                for address in nodes_of(listeners[0])
             }  # fmt: skip
 
         async with asyncio.timeout(PATIENCE):

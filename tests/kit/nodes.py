@@ -9,7 +9,7 @@ from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.partition.capability_roles import capability_roles
-from expirebridge.listener.server.single_server import SingleServer
+from expirebridge.listener.server.servers import Servers
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
@@ -29,10 +29,10 @@ class Process:
         self.capacity = self.executor.capacity
         self._watchdog = Watchdog(self.executor, settings, on_stuck=self.shutdown.give_up)
 
-    def node(self, *prefixes: str, url: str | None = None) -> SingleServer:
+    def node(self, *prefixes: str, url: str | None = None) -> Servers:
         """A node of this server, or the one of the settings, with a consumer for each prefix."""
         settings = replace(self._settings, url=url or self._settings.url)
-        return SingleServer(
+        return Servers(
             settings,
             prefixes,
             name="one",
@@ -43,12 +43,11 @@ class Process:
         )
 
     @asynccontextmanager
-    async def listening(self, *nodes: SingleServer) -> AsyncIterator[None]:
+    async def listening(self, *nodes: Servers) -> AsyncIterator[None]:
         """Run the nodes' roles while the block runs; it begins when they hear doorbells."""
         for node in nodes:
             await node.examine()
             await node.begin()
-            node.start()
         roles = [asyncio.create_task(run) for node in nodes for run in node.roles().values()]
         try:
             async with asyncio.timeout(PATIENCE):

@@ -156,7 +156,8 @@ async def test_a_consumer_goes_on_on_another_node(
         await witness.until_ended(1, End.SUCCEEDED)
         [task] = await make_many(after, "after", 1, 0)
         [consumer] = old.consumers
-        consumer.move_to(new.session_for("expirebridge"))
+        [server] = new.nodes.values()
+        consumer.move_to(server.session_for("expirebridge"))
         consumer.wakeup.set()
         await witness.until_ended(2, End.SUCCEEDED)
         assert gauge.order == ["before", "after"]

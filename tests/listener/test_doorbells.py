@@ -13,7 +13,6 @@ from expirebridge.hooks import Claimed, End, Gap
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.due_timer import LeadTime
 from expirebridge.listener.server import subscriber
-from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.session import ServerClock
 from expirebridge.settings import Doorbells, Settings
 from tests.kit.patience import PATIENCE
@@ -162,8 +161,7 @@ async def test_an_ear_that_opens_while_it_reconnects_hears(
     client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
     witness = Witness()
     async with listening(replace(settings, lease=600.0), witness) as listener:
-        assert isinstance(listener._servers, SingleServer)
-        node = listener._servers.node
+        [node] = listener._servers.nodes.values()
         before = node.subscriber._channels
         client.client_kill_filter(_type="pubsub")
         with hanging(shared_server):
@@ -183,8 +181,7 @@ async def test_a_listener_outlives_a_subscription_that_breaks_while_it_changes(
     client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
     witness = Witness()
     async with listening(replace(settings, lease=600.0), witness) as listener:
-        assert isinstance(listener._servers, SingleServer)
-        node = listener._servers.node
+        [node] = listener._servers.nodes.values()
         for steps in range(8):
             async with asyncio.timeout(PATIENCE):
                 while node.subscriber._pubsub is None:  # noqa: ASYNC110 - nothing signals it

@@ -24,4 +24,5 @@ def test_a_plain_url_has_plain_connections(url: str) -> None:
     assert several_servers.primary_of(url) is None
     assert several_servers.sentinels_of(url) is None
     assert clients.primary_known_to(client) is None
-    assert Process(Settings(url=url), Registry({})).node("expirebridge")._failover_monitor is None
+    [server] = Process(Settings(url=url), Registry({})).node("expirebridge").nodes.values()
+    assert server._failover_monitor is None

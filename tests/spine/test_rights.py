@@ -464,9 +464,9 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
     settings = Settings(url=url)
     node = Process(settings, registry_of()).node(settings.prefix)
     await node.find_consumers()
-    [consumer] = node.consumers
+    [consumer], [server] = node.consumers, node.nodes.values()
     consumer.key_events = Remembering(heard)
-    demand, subscriber = consumer.session.event_demand, node.node.subscriber
+    demand, subscriber = consumer.session.event_demand, server.subscriber
     store = consumer.store
     broken = asyncio.create_task(logged("the subscription failed", caplog))
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from redis.exceptions import RedisError
 
@@ -12,7 +13,8 @@ from expirebridge.connection.urls import Address
 from expirebridge.hooks import FailedOver, Hooks
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.server.connections import ServerConnections
-from expirebridge.listener.server.server import Server
+from expirebridge.listener.session import SessionOwner
+from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.store.errors import translated
 from expirebridge.task.texts import event
 
@@ -21,6 +23,16 @@ logger = logging.getLogger("expirebridge")
 ASK_EVERY = 1.0
 ASK_SOON = 0.2
 """Seconds between questions, and while the server fails."""
+
+
+class FollowingServer(SessionOwner, Protocol):
+    """A server whose connections can lead to another primary."""
+
+    connections: ServerConnections
+    resyncs: ResyncRequests
+
+    def renew(self, pinned: PinnedPrimary) -> ServerConnections:
+        """Connect to another primary; return the connections to the former one."""
 
 
 class FailoverMonitor(PeriodicRole):
@@ -33,7 +45,9 @@ class FailoverMonitor(PeriodicRole):
     role = "the question where the primary is"
     retry_pause = ASK_SOON
 
-    def __init__(self, primary: Primary | SlotPrimary, node: Server, *, hooks: Hooks) -> None:
+    def __init__(
+        self, primary: Primary | SlotPrimary, node: FollowingServer, *, hooks: Hooks
+    ) -> None:
         super().__init__(node)
         self._primary = primary
         self._node = node

@@ -17,6 +17,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.connections import ServerConnections
+from expirebridge.listener.server.failover import FailoverMonitor
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server.scanner import Scanner
@@ -39,7 +40,8 @@ logger = logging.getLogger("expirebridge")
 class Server:
     """One Redis server: its connections, its roles, and the consumers of its partitions.
 
-    A node of a cluster has an `election` and `misplaced`, and is pinned to its address.
+    A node of a cluster has an `election` and `misplaced`, and is pinned to its address. Without
+    these, a server that is `pinned` follows the primary.
     """
 
     def __init__(
@@ -77,6 +79,9 @@ class Server:
         """Its address, if it is one of several."""
         self._scanner = Scanner(self, key_router, settings, resyncs=resyncs, hooks=hooks, node=name)
         self._settings_monitor = SettingsMonitor(self, key_router, settings, resyncs=resyncs)
+        self._failover_monitor = (
+            FailoverMonitor(pinned.primary, self, hooks=hooks) if pinned and not election else None
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
@@ -127,12 +132,15 @@ class Server:
 
     # The checks at the start
 
-    async def examine(self, *, data: bool = True) -> list[Finding]:
-        """Check whether the server can be used, and return the findings. Raises a ServerError."""
+    async def examine(self) -> list[Finding]:
+        """Check whether the server can be used, and return the findings. Raises a ServerError.
+
+        A node of several is not searched for other data.
+        """
         if not self.key_router.consumers:
             return []
         store = self.key_router.consumers[0].store
-        findings = await store.run(check_server(store.database, data=data))
+        findings = await store.run(check_server(store.database, data=self._election is None))
         refuse_unsuitable(findings)
         self._settings_monitor.learn(findings)
         return findings
@@ -141,12 +149,15 @@ class Server:
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The coroutine of each role, by its name."""
-        return {
+        roles = {
             "subscription": self.subscriber.run(),
             "changes of the subscription": self.subscriber.run_changes(),
             "scans": self._scanner.run(),
             "inspection": self._settings_monitor.run(),
         }
+        if self._failover_monitor is not None:
+            roles["the primary"] = self._failover_monitor.run()
+        return roles
 
     def start(self, ended: "asyncio.Future[None]") -> None:
         """Run its roles and send heartbeats, until it is closed.
@@ -163,6 +174,8 @@ class Server:
         """End its roles, say goodbye if the server answers, and break the connections."""
         await cancel_roles(self._tasks)
         await asyncio.to_thread(self.heartbeat.stop)
+        if self._failover_monitor is not None:
+            await self._failover_monitor.close()
 
 
 def _report_end(ended: "asyncio.Future[None]", role: "asyncio.Task[None]") -> None:
