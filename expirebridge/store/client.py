@@ -26,12 +26,11 @@ from expirebridge.store.batching import (
 )
 from expirebridge.store.errors import is_about_keys, is_within_script, out_of_memory, translated
 from expirebridge.task.calls.call import (
-    LEFT_OUT,
-    PARTITIONS,
-    UNAVAILABLE,
     At,
     Command,
     IfAvailable,
+    Known,
+    KnownPartitions,
     Outside,
     Runnable,
     Steps,
@@ -189,14 +188,12 @@ class Database:
         explained.__cause__ = error.__cause__
         return explained
 
-    def _send(self, call: Command[Any] | Outside[Any]) -> Generator[Sent, Any, Any]:
+    def _send(self, call: Command[Any] | Outside[Any] | Known[Any]) -> Generator[Sent, Any, Any]:
+        if isinstance(call, Known):
+            return call.read(KnownPartitions(self.layout))
         if isinstance(call, Outside):
             return (yield call)
         if not call.is_script:
-            if call is PARTITIONS:
-                return self.partitions
-            if call is LEFT_OUT or call is UNAVAILABLE:
-                return ()
             return (yield (call.name, *call.arguments))
         tail = (1, self.prefix, self._count_argument, *call.arguments)
         script = script_loader.load(call.name)

@@ -21,9 +21,6 @@ from expirebridge.store.partition_availability import (
 )
 from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
 from expirebridge.task.calls.call import (
-    LEFT_OUT,
-    PARTITIONS,
-    UNAVAILABLE,
     Anywhere,
     At,
     ByItem,
@@ -32,6 +29,8 @@ from expirebridge.task.calls.call import (
     Everywhere,
     IfAvailable,
     Joined,
+    Known,
+    KnownPartitions,
     OfId,
     Outside,
     Runnable,
@@ -116,15 +115,13 @@ class _Run:
         self._nodes = dict[int, object]()
         """The node of each partition at its last request: it may have moved since."""
 
-    def answer(self, call: Command[Any] | Outside[Any]) -> Requests[Any]:
+    def answer(self, call: Command[Any] | Outside[Any] | Known[Any]) -> Requests[Any]:
         """Route one call, and return the answer."""
         routing = self._routing
-        if call is PARTITIONS:
-            return routing.layout.count
-        if call is LEFT_OUT:
-            return tuple(self._left_out[number] for number in sorted(self._left_out))
-        if call is UNAVAILABLE:
-            return self._unavailable.numbers(routing.layout)
+        if isinstance(call, Known):
+            left_out = tuple(self._left_out[number] for number in sorted(self._left_out))
+            unavailable = self._unavailable.numbers(routing.layout)
+            return call.read(KnownPartitions(routing.layout, left_out, unavailable))
         if isinstance(call, Outside):  # any store calls it: no partition is asked
             return (yield Request(routing.layout, 0, _Raw(call)))
         sure = False
@@ -251,7 +248,7 @@ class _Run:
         if len(places) <= 1 and not (route.bulk and self._spread):
             number = next(iter(places), 0)
             try:
-                fail_fast = route.fail_fast and self._spread
+                fail_fast = route.random_ids and self._spread
                 return (yield from ask(number, _Raw(call), fail_fast=fail_fast))
             except UNAVAILABLE_ERRORS as error:
                 self._leave_out(layout, number, error)

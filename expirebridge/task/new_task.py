@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -13,10 +13,9 @@ from expirebridge.settings import HandlersPlace, Settings
 from expirebridge.task import framework, keys
 from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls import call, producing
-from expirebridge.task.calls.call import CHUNK_BYTES, Argument, When
+from expirebridge.task.calls.call import CHUNK_BYTES, Argument, KnownPartitions, When
 from expirebridge.task.durations import Duration, check_aware, human, seconds_of
 from expirebridge.task.keywords import advice_on
-from expirebridge.task.partitions import PartitionLayout
 from expirebridge.task.task import to_ms
 
 if TYPE_CHECKING:
@@ -102,16 +101,15 @@ def random_id() -> str:
     return os.urandom(16).hex()
 
 
-def with_available_id(
-    task: producing.NewTask, layout: PartitionLayout, unavailable: Collection[int]
-) -> producing.NewTask:
+def with_available_id(task: producing.NewTask, partitions: KnownPartitions) -> producing.NewTask:
     """Return a task with a random id under an id of an available partition.
 
     The same task if its id was given, its partition is available, or none is.
     """
-    if not task.has_random_id or len(unavailable) >= layout.count:
+    unavailable = partitions.unavailable
+    if not unavailable or not task.has_random_id or len(unavailable) >= partitions.layout.count:
         return task
-    while layout.partition_of(task.id) in unavailable:
+    while partitions.layout.partition_of(task.id) in unavailable:
         task = task._replace(id=random_id())
     return task
 

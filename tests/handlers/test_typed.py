@@ -24,9 +24,9 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, typed_arguments
 from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
-from expirebridge.task.calls.call import PARTITIONS
 from expirebridge.task.keys import decode_args, encode_args
 from tests.kit.cases import each
+from tests.kit.first_calls import first_call
 from tests.kit.modules import forgotten, put
 
 
@@ -377,9 +377,7 @@ def test_a_producer_gives_values_with_the_function_itself(tmp_path: Path) -> Non
             operations.make_task(Call(rate, UUID(int=1), urgent=True), delay=60),
             operations.make_tasks([{"func": Call(rate, UUID(int=1), urgent=True), "delay": 60}]),
         ):
-            steps = iter(make)
-            first = next(steps)
-            sent = (steps.send(1) if first is PARTITIONS else first).arguments
+            sent = first_call(make).arguments
             stored = f'shop.rate?{{"*":["{UUID(int=1)}"],"urgent":true}}'
             assert stored.encode() in sent
         with pytest.raises(InvalidTask, match=r"^rate: order is of type int, which does not fit"):

@@ -21,8 +21,6 @@ from expirebridge.hooks import Event, Hooks, Made, Making
 from expirebridge.settings import Settings
 from expirebridge.task.calls.call import (
     CHUNK_BYTES,
-    LEFT_OUT,
-    PARTITIONS,
     Command,
     Runnable,
     When,
@@ -32,6 +30,7 @@ from expirebridge.task.new_task import CHUNK_TASKS
 from expirebridge.task.policies import Exponential, Spread, decode_misfire, misfire_policy_of
 from expirebridge.task.task import Change, Outcome, State, Task, from_ms
 from tests.kit.cases import each
+from tests.kit.first_calls import first_call, to_call
 
 OPERATIONS = Operations(Settings(), Hooks())
 NOW = 1_900_000_000_000
@@ -58,13 +57,6 @@ def new_tasks(call: Command[Any]) -> list[NewTask]:
     drawn = "make_drawn_many" if len(tasks) > 1 else "make_drawn"
     assert call.name == (drawn if all(task.has_random_id for task in tasks) else "make")
     return tasks
-
-
-def first_call(runnable: Runnable[Any]) -> Command[Any]:
-    """The first call to a server."""
-    steps = iter(runnable)
-    first = next(steps)
-    return steps.send(1) if first is PARTITIONS else first
 
 
 def new_task(func: Any = "mail.send", args: Any = (), delay: Any = 60, **options: Any) -> NewTask:
@@ -95,10 +87,7 @@ def run(runnable: Runnable[Any], **fate: Any) -> tuple[list[Command[Any]], Any]:
     reply: Any = None
     try:
         while True:
-            call = steps.send(reply)
-            if call is PARTITIONS:
-                reply = 1
-                continue
+            call = to_call(steps, reply)
             calls.append(call)
             reply = answer(call, **fate)
     except StopIteration as stop:
@@ -386,13 +375,11 @@ def test_an_id_that_is_shown_twice_is_put_off_once() -> None:
     """A set that grows while it is walked over may show an id twice."""
     row = [b"a", b"a:?f.g?[]", b"pending", NOW, [b"call", b"f.g?[]"]]
     steps = OPERATIONS.put_off_tag("t", 60)
-    assert next(steps) is PARTITIONS
-    assert steps.send(1).name == "list"
+    assert to_call(steps).name == "list"
     assert steps.send([b"7", 2, row, row]).arguments[2:] == ("a",)
     assert steps.send([1]).name == "list"
-    assert steps.send([b"0", 1, row]) is LEFT_OUT
     with pytest.raises(StopIteration) as stop:
-        steps.send(())
+        to_call(steps, [b"0", 1, row])
     assert stop.value.value == {Change.MOVED: 1, Change.RUNNING: 0}
 
 

@@ -13,12 +13,14 @@ import secrets
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from expirebridge.store.record_values import text
 
 if TYPE_CHECKING:
     from expirebridge.task.listings import LeftOut
+    from expirebridge.task.partitions import PartitionLayout
 
 # Which partitions a call concerns, if the database has several.
 
@@ -36,8 +38,8 @@ class ByItem(NamedTuple):
     id_of: Callable[[Any], str]
     call_of: Callable[[list[Any]], Any]
     """The call for some of the items, whose result is a list with one place for each."""
-    fail_fast: bool = False
-    """True not to wait for a failover of its node."""
+    random_ids: bool = False
+    """True if their ids are random, and others would do: no failover of a node is waited for."""
     bulk: bool = False
     """True if the error names the items that were not done."""
 
@@ -165,7 +167,7 @@ def at_if_available(call: Command[T], number: int, *, fail_fast: bool = False) -
 
 def wait_for_failover(call: Command[T]) -> Command[T]:
     """The same call, to be sent again: now it waits for a failover."""
-    route = call.route._replace(fail_fast=False) if isinstance(call.route, ByItem) else call.route
+    route = call.route._replace(random_ids=False) if isinstance(call.route, ByItem) else call.route
     return Command(call.name, call.arguments, call.read, call.is_script, route)
 
 
@@ -193,15 +195,38 @@ def script(
     return Command(name, arguments, read, route=route, batching=batching)
 
 
-PARTITIONS = Command("", (), int, is_script=False)
-"""How many partitions there are, as far as is known here: the server is not asked. The first call
-to one of them may raise PartitionsDiffer, and then this has another answer."""
+class KnownPartitions(NamedTuple):
+    """What is known about partitions where calls are sent to them."""
+
+    layout: "PartitionLayout"
+    """How many there are. The first call to one of them may raise PartitionsDiffer, and then there
+    are others."""
+    left_out: "tuple[LeftOut, ...]" = ()
+    """Those that were left out of the answers to the calls before."""
+    unavailable: frozenset[int] = frozenset()
+    """The numbers of those that cannot be asked now."""
 
 
-LEFT_OUT: "Command[tuple[LeftOut, ...]]" = Command("", (), tuple, is_script=False)
-"""The partitions that were left out of the answers to the calls before this one. Not asked, too."""
-UNAVAILABLE: Command[frozenset[int]] = Command("", (), frozenset, is_script=False)
-"""The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
+class Known(Generic[T]):
+    """What is known about partitions; the server is not asked.
+
+    `yield from Known(read)` gives what `read` returns.
+    """
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Callable[[KnownPartitions], T]) -> None:
+        self.read = read
+
+    def __iter__(self) -> "Steps[T]":
+        """Have it read."""
+        step: Any = self
+        known: T = yield step
+        return known
+
+
+PARTITIONS: Known[int] = Known(attrgetter("layout.count"))
+LEFT_OUT: "Known[tuple[LeftOut, ...]]" = Known(attrgetter("left_out"))
 
 
 class Outside(Generic[T]):

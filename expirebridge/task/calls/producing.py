@@ -98,22 +98,17 @@ _MAKE_CODES = {
 }
 
 
-def make(
-    tasks: Sequence[NewTask],
-    *,
-    fail_fast: bool = False,
-    bulk: bool = False,
-) -> Command[list[MakeReply]]:
+def make(tasks: Sequence[NewTask], *, bulk: bool = False) -> Command[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
     Those of one partition are made all or nothing. A single one may be sent together with others.
-    `fail_fast`: do not wait for a failover of a node in a cluster. `bulk`:
-    raise PartlyDone, with what was made, if partitions cannot be asked.
+    `bulk`: raise PartlyDone, with what was made, if partitions cannot be asked.
     """
     items = [argument for task in tasks for argument in task.encode()]
-    route = ByItem(tasks, _ID_OF_NEW, make, fail_fast, bulk)
+    random_ids = all(map(_HAS_RANDOM_ID, tasks))
+    route = ByItem(tasks, _ID_OF_NEW, make, random_ids and not bulk, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
-    if not all(map(_HAS_RANDOM_ID, tasks)):
+    if not random_ids:
         return script(
             "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
         )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from expirebridge import hooks
@@ -21,13 +22,7 @@ from expirebridge.errors import (
 from expirebridge.store.record_values import args_of, split_call
 from expirebridge.task import keys
 from expirebridge.task.calls import producing
-from expirebridge.task.calls.call import (
-    PARTITIONS,
-    UNAVAILABLE,
-    Command,
-    Steps,
-    wait_for_failover,
-)
+from expirebridge.task.calls.call import Command, Known, Steps, wait_for_failover
 from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.new_task import (
     Func,
@@ -162,12 +157,12 @@ class MakingOperations(OperationGroup):
         unread: _Unread = []
         read = partial(self._read, unread, made, refused)
         while rest:
-            count, unavailable = yield from self._availability()
+            layout, unavailable = yield from _AVAILABILITY
             if unavailable:
-                new = yield from self._with_available_ids(new, made, unavailable)
+                new = yield from _with_available_ids(new, made)
                 rest = [task for task in new if task.id not in made and task.id not in undone]
             ready = yield from self._written(rest, written)
-            for chunk in chunks(self._by_partition(ready, count)):
+            for chunk in chunks(_by_partition(ready, layout)):
                 self._announce(chunk)
                 call = replace(producing.make(chunk, bulk=True), meanwhile=read)
                 try:
@@ -175,12 +170,13 @@ class MakingOperations(OperationGroup):
                 except PartlyDone as partly:
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
-                    others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
-                    undone |= {task.id for task in left if not (task.has_random_id and others)}
+                    if partly.nothing_written and len((yield from _UNAVAILABLE)) < layout.count:
+                        left = [task for task in left if not task.has_random_id]
+                    undone |= {task.id for task in left}
                 unread.append((chunk, outcomes))
                 if self._hooks:
                     read()  # at once: a hook may need the connection, and the order of events
-                if (yield from self._availability()) != (count, unavailable):
+                if (yield from _AVAILABILITY) != (layout, unavailable):
                     break  # one partition was assumed; or other ids can be drawn
             read()
             undone |= refused.keys()
@@ -245,19 +241,6 @@ class MakingOperations(OperationGroup):
         refuse_repeated_ids(new)
         return new
 
-    def _with_available_ids(
-        self,
-        new: Sequence[producing.NewTask],
-        made: Mapping[str, Task],
-        unavailable: frozenset[int],
-    ) -> Steps[list[producing.NewTask]]:
-        """Give tasks with random ids that are not made yet ids of available partitions."""
-        layout = yield from self._layout()
-        return [
-            task if task.id in made else with_available_id(task, layout, unavailable)
-            for task in new
-        ]
-
     def _written(
         self, new: Sequence[producing.NewTask], written: dict[str, producing.NewTask]
     ) -> Steps[Sequence[producing.NewTask]]:
@@ -268,15 +251,6 @@ class MakingOperations(OperationGroup):
             if task.id not in written:
                 written[task.id] = yield from self._writer.write(task)
         return [written[task.id] for task in new]
-
-    def _by_partition(
-        self, new: Sequence[producing.NewTask], count: int
-    ) -> Sequence[producing.NewTask]:
-        """The tasks of each partition together, so that a chunk goes to few of them."""
-        if count == 1:
-            return new
-        layout = PartitionLayout(self._settings.prefix, count)
-        return sorted(new, key=lambda task: layout.partition_of(task.id))
 
     def _make(self, new: producing.NewTask) -> Steps[Task]:
         yield from self._before_making([func_of(new)])
@@ -299,43 +273,29 @@ class MakingOperations(OperationGroup):
         self, new: producing.NewTask
     ) -> Steps[tuple[producing.NewTask, producing.MakeReply]]:
         """Make the task; one with a random id in another partition if its own is unavailable."""
-        layout = yield from self._layout()
-        if new.has_random_id and layout.count > 1:
-            new = with_available_id(new, layout, (yield from UNAVAILABLE))
+        new = yield from Known(partial(with_available_id, new))
         ready = yield from self._writer.write(new)
-        self._announce([ready])
-        call, repeated = producing.make([ready], fail_fast=new.has_random_id), False
+        call = repeated = None
         while True:
+            self._announce([ready])
+            call = repeated or producing.make([ready])
             try:
                 made = (yield from self._send(call, [ready]))[0]
             except ServerError as error:
-                unavailable = yield from UNAVAILABLE
-                if not new.has_random_id or not unavailable:
+                if not new.has_random_id or not (yield from _UNAVAILABLE):
                     raise
-                if error.nothing_written:
-                    other = with_available_id(new, (yield from self._layout()), unavailable)
-                    if other is new:
+                if not error.nothing_written:
+                    if repeated:
                         raise
-                    new, ready = other, (yield from self._writer.write(other))
-                    self._announce([ready])
-                    call, repeated = producing.make([ready], fail_fast=True), False
-                elif repeated:
+                    repeated = wait_for_failover(call)  # it may have been made: sent as it was
+                    continue
+                other = yield from Known(partial(with_available_id, new))
+                if other is new:
                     raise
-                else:
-                    self._announce([ready])
-                    # It may have been made: it is sent as it was.
-                    call, repeated = wait_for_failover(call), True
+                new, ready, repeated = other, (yield from self._writer.write(other)), None
             else:
                 assert made is not None  # noqa: S101 - for the type checker
                 return ready, made
-
-    def _availability(self) -> Steps[tuple[int, frozenset[int]]]:
-        """The number of partitions, and those that cannot be asked, as far as is known."""
-        count = yield from PARTITIONS
-        return count, (yield from UNAVAILABLE) if count > 1 else frozenset()
-
-    def _layout(self) -> Steps[PartitionLayout]:
-        return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))
 
     def _announce(self, new: Sequence[producing.NewTask]) -> None:
         """Call hooks before the call is encoded: they may add a trace to the task."""
@@ -381,6 +341,30 @@ class MakingOperations(OperationGroup):
         if self._hooks:
             self._hooks.emit(hooks.Made(task=task))
         return task
+
+
+_UNAVAILABLE = Known(attrgetter("unavailable"))
+_AVAILABILITY = Known(attrgetter("layout", "unavailable"))
+
+
+def _with_available_ids(
+    new: Sequence[producing.NewTask], made: Mapping[str, Task]
+) -> Known[list[producing.NewTask]]:
+    """Give tasks with random ids that are not made yet ids of available partitions."""
+    return Known(
+        lambda partitions: [
+            task if task.id in made else with_available_id(task, partitions) for task in new
+        ]
+    )
+
+
+def _by_partition(
+    new: Sequence[producing.NewTask], layout: PartitionLayout
+) -> Sequence[producing.NewTask]:
+    """The tasks of each partition together, so that a chunk goes to few of them."""
+    if layout.count == 1:
+        return new
+    return sorted(new, key=lambda task: layout.partition_of(task.id))
 
 
 def _refused(id: str, made: producing.MakeReply) -> GroupError:
