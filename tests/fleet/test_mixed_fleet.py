@@ -11,7 +11,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet, inspection, looking, producing
 from expirebridge.task.calls.call import new_nonce
-from expirebridge.task.calls.claiming import Claim, Settled, Settlement, Walk
+from expirebridge.task.calls.claiming import Claim, Refusal, Settled, Settlement, Walk
 from expirebridge.task.missing_ability import MissingAbility
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import age, beat_without_code, new, server_ms
@@ -86,16 +86,16 @@ def test_a_claim_takes_nothing_once_the_fleet_runs_more_than_one_code(mixed: Sto
     make(mixed, SEND, "a")
     plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     answer = mixed.run(plain)
-    assert (answer.wrong_way, answer.tasks) == (True, [])
+    assert (answer.refusal, answer.tasks) == (Refusal.OTHER_CLAIM, [])
     answer = claim(mixed, "aa")
-    assert (answer.wrong_way, ids_of(answer), answer.fleet) == (False, ["a"], b"aa bb")
+    assert (answer.refusal, ids_of(answer), answer.fleet) == (None, ["a"], b"aa bb")
 
 
 def test_a_claim_that_looks_for_what_it_knows_is_not_for_a_fleet_of_one_code(store: Store) -> None:
     join(store, "aa", OLD)
     make(store, SEND, "a")
     answer = claim(store, "aa")
-    assert (answer.wrong_way, answer.tasks) == (True, [])
+    assert (answer.refusal, answer.tasks) == (Refusal.OTHER_CLAIM, [])
     plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
 
@@ -107,14 +107,14 @@ def test_a_resent_claim_finds_its_own_whatever_the_fleet_runs_by_now(store: Stor
     store.run(plain)
     join(store, "bb", NEW)
     answer = store.run(claiming.resent(plain))
-    assert (answer.wrong_way, ids_of(answer)) == (False, ["a"])
+    assert (answer.refusal, ids_of(answer)) == (None, ["a"])
     make(store, RATE, "b")
     known = claiming.claim_known("u", Settings(), places=9, idle=True, code="bb", walks=WHOLE)
     store.run(known)
     store.run(claiming.leave("of aa"))
     join(store, "bb", NEW)
     answer = store.run(claiming.resent(known))
-    assert (answer.wrong_way, ids_of(answer), answer.walked) == (False, ["b"], [])
+    assert (answer.refusal, ids_of(answer), answer.walked) == (None, ["b"], [])
 
 
 @pytest.mark.parametrize("garbage", ["what? no", "zz", "", " ", "aa cc", "bb"])
@@ -125,7 +125,7 @@ def test_a_code_in_meta_that_another_client_wrote_loses_nothing(
     make(mixed, SEND, "a")
     plain = claiming.claim("t", Settings(), places=9, idle=True, fingerprint="aa")
     answer = mixed.run(plain)
-    if answer.wrong_way:
+    if answer.refusal is Refusal.OTHER_CLAIM:
         answer = claim(mixed, "aa")
     assert ids_of(answer) == ["a"]
 
@@ -369,13 +369,13 @@ def test_what_is_passed_over_is_told_to_the_fleet_before(store: Store, client: r
         message = heard.get_message(timeout=PATIENCE)
     assert message is not None
     assert message["data"] == b"beat"
-    assert (answer.wrong_way, answer.walked[0].left) == (False, 1)
+    assert (answer.refusal, answer.walked[0].left) == (None, 1)
     assert words_of(client) == {b"aa", b"?"}
     join(store, "aa ?", OLD, "of aa")
     assert words_of(client) == {b"aa", b"?"}
     join(store, "aa", OLD)
     assert words_of(client) == {b"aa"}
-    assert claim(store, "aa").wrong_way
+    assert claim(store, "aa").refusal is Refusal.OTHER_CLAIM
 
 
 def test_the_next_due_time_is_of_what_is_not_due_yet(mixed: Store, client: redis.Redis) -> None:

@@ -13,7 +13,7 @@ from expirebridge.series import calls
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, looking, producing, reconciling
-from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.claiming import Refusal, Settled, Settlement
 from expirebridge.task.calls.holds import put_hold, release_hold
 from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.series import due_series
@@ -389,9 +389,9 @@ def test_lost_limits_are_declared_again_before_anything_is_claimed(
     end(store, "a")  # no slot is known: none is granted
     assert members(client, "waiting") == ["c"]
     asked = claiming.claim("t", Settings(), places=9, idle=True, limits="aa")
-    assert store.run(asked).undeclared
+    assert store.run(asked).refusal is Refusal.UNDECLARED
     declare(store, TWO_IN_ALL)
-    assert not store.run(asked).undeclared
+    assert store.run(asked).refusal is None
     store.run(reconciling.sweep(Settings()))
     assert taken(store) == ["c"]
 

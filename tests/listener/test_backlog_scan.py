@@ -11,7 +11,7 @@ from expirebridge.listener.partition.backlog import END, FRONT, RECENT, BacklogS
 from expirebridge.listener.session import Membership
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.task_records import ClaimedTask
-from expirebridge.task.calls.claiming import Claim, Walk, Walked
+from expirebridge.task.calls.claiming import Claim, Refusal, Walk, Walked
 from tests.kit.monotonic import Clock
 from tests.kit.sessions import code_of, code_without_handlers
 from tests.kit.witness import registry_of
@@ -64,7 +64,7 @@ def mixed(clock: Clock, **options: Any) -> BacklogScan:
     del clock
     scan = scan_of(**options)
     asked(scan)
-    answer(scan, wrong_way=True)
+    answer(scan, refusal=Refusal.OTHER_CLAIM)
     return scan
 
 
@@ -215,7 +215,7 @@ def test_a_server_whose_clock_went_back_is_looked_at_anew(clock: Clock) -> None:
 def test_it_ends_when_all_run_one_code_again(clock: Clock) -> None:
     scan = mixed(clock)
     asked(scan)
-    answer(scan, wrong_way=True)
+    answer(scan, refusal=Refusal.OTHER_CLAIM)
     assert asked(scan) == ("claim", [])
 
 

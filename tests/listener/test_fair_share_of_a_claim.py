@@ -9,7 +9,7 @@ from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, FairS
 from expirebridge.listener.session import Membership
 from expirebridge.settings import Doorbells
 from expirebridge.store.task_records import ClaimedTask
-from expirebridge.task.calls.claiming import Claim, FairShareInput
+from expirebridge.task.calls.claiming import Claim, FairShareInput, Refusal
 from tests.kit.monotonic import Clock
 
 NOW = 1_795_000_000_000
@@ -44,7 +44,7 @@ class Consumer:
         self,
         *due: int,
         shared: bool = False,
-        wrong_way: bool = False,
+        refusal: Refusal | None = None,
         at: int = NOW,
         first: int | None = None,
         running: int = -1,
@@ -52,7 +52,7 @@ class Consumer:
         tasks = [ClaimedTask("a", "t", "f", b"[]", b"", at, 1, 0, None) for at in due]
         claim = Claim(
             now_us=at * 1000, next_due=first, alone=False, shared=shared, running=running,
-            broken=[], tasks=tasks, wrong_way=wrong_way,
+            broken=[], tasks=tasks, refusal=refusal,
         )  # fmt: skip
         self.fairness.take(claim)
 
@@ -88,7 +88,7 @@ def test_a_claim_that_suits_another_fleet_changes_nothing(clock: Clock) -> None:
     consumer = Consumer()
     consumer.share()
     consumer.answer(shared=True)
-    consumer.answer(wrong_way=True)
+    consumer.answer(refusal=Refusal.OTHER_CLAIM)
     assert consumer.fairness.pause is not None
 
 

@@ -404,8 +404,7 @@ class LimitsMachine(RuleBasedStateMachine):
             claimed = self.store.run(
                 claiming.claim(token, SETTINGS, places=places, idle=True, limits="dd")
             )
-        assert not claimed.wrong_way
-        assert not claimed.undeclared
+        assert claimed.refusal is None
         self.runs += [(task.id, token) for task in claimed.tasks]
         self.starts += [self.clock for task in claimed.tasks if task.func in RATED]
         self._check_that_none_was_overtaken(claimed.tasks)

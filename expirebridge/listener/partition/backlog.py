@@ -9,7 +9,7 @@ from expirebridge.listener.session import Membership
 from expirebridge.settings import Settings
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.call import Command
-from expirebridge.task.calls.claiming import Claim, FairShareInput, Walk, Walked
+from expirebridge.task.calls.claiming import Claim, FairShareInput, Refusal, Walk, Walked
 from expirebridge.task.policies import UNKNOWN_DELAY
 
 FRONT, END = b"-inf", b"+inf"
@@ -184,11 +184,11 @@ class BacklogScan:
     def take(self, claim: Claim, took: float) -> None:
         """Update the position from the reply to a claim, which took so many seconds."""
         now = claim.now_us // 1000
-        if claim.undeclared:
+        if claim.refusal is Refusal.UNDECLARED:
             return
-        if claim.blocked:
+        if claim.refusal is Refusal.BLOCKED:
             self._code.withholds = True
-        if claim.wrong_way:
+        if claim.refusal is not None:
             self._switch(now)
         elif not self._walks:
             self._count_strangers(claim, now)

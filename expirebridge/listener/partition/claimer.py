@@ -22,7 +22,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming
 from expirebridge.task.calls.call import Command, command
-from expirebridge.task.calls.claiming import Claim
+from expirebridge.task.calls.claiming import Claim, Refusal
 from expirebridge.task.lateness import LateCause
 from expirebridge.task.texts import event
 
@@ -131,11 +131,9 @@ class Claimer:
                 return
             self._take_note(claim, time.monotonic() - asked)
             rest = self._due_timer.behind and not claim.shared
-            if claim.undeclared and not await self._declare_limits():
+            if claim.refusal is Refusal.UNDECLARED and not await self._declare_limits():
                 return
-            more = (
-                claim.wrong_way or claim.undeclared or (rest and bool(claim.tasks or claim.parked))
-            )
+            more = claim.refusal is not None or (rest and bool(claim.tasks or claim.parked))
             places = self._reserve() if more else 0
             if places:
                 # The next claim is sent before these begin, so the server makes it while they run.
@@ -302,7 +300,7 @@ class Claimer:
         self._scan.take(claim, took)
         self._fair_share.take(claim)
         self._hindrances.note_claim(withholds=self._scan.withholds, leaves=self._scan.leaves)
-        if claim.wrong_way or claim.undeclared:
+        if claim.refusal is not None:
             return
         if claim.tasks or not self._scan.unfinished:
             self._hooks.emit(Claimed(count=len(claim.tasks)))

@@ -87,6 +87,14 @@ class Walked(NamedTuple):
     """How many tasks it left where they are."""
 
 
+class Refusal(IntEnum):
+    """Why a claim took nothing, and what is to be sent instead."""
+
+    OTHER_CLAIM = 1  # the other one of `claim` and `claim_known`, which suits the fleet now
+    BLOCKED = 2  # `claim_known`: due tasks of a ledger are blocked
+    UNDECLARED = 3  # `declare_limits`, and then the same: the database lacks its handlers' limits
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The reply to a claim."""
@@ -105,13 +113,7 @@ class Claim:
     broken: list[str]
     """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
-    wrong_way: bool = False
-    """True if nothing was claimed because the other one of `claim` and `claim_known` suits
-    the fleet now."""
-    blocked: bool = False
-    """True if that is because due tasks of a ledger are blocked."""
-    undeclared: bool = False
-    """True if nothing was claimed because the database lacks the limits of its handlers."""
+    refusal: Refusal | None = None
     parked: int = 0
     """How many due tasks it made wait for slots."""
     fleet: bytes = b""
@@ -214,13 +216,12 @@ def resent(claim: Command[Claim]) -> Command[Claim]:
 
 _ALONE, _SHARE = 1, 2
 """Codes of claim.lua: why a claim left due tasks."""
-_BLOCKED, _UNDECLARED = 2, 3
-"""Why it took nothing at all: 1 for a fleet of several codes, or these."""
 
 
 def _read_claim(reply: list[Any], token: str) -> Claim:
-    now_us, next_due, why, broken, way, running, parked, *columns = reply
-    fleet, *walked = way if isinstance(way, list) else (b"",)
+    now_us, next_due, why, broken, found, running, parked, *columns = reply
+    refusal = Refusal(found) if isinstance(found, int) else None
+    fleet, *walked = found if isinstance(found, list) else (b"",)
     return Claim(
         now_us=now_us,
         next_due=next_due if next_due >= 0 else None,
@@ -229,9 +230,7 @@ def _read_claim(reply: list[Any], token: str) -> Claim:
         running=running,
         broken=ids_of(broken),
         tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
-        wrong_way=isinstance(way, int) and way != _UNDECLARED,
-        blocked=way == _BLOCKED,
-        undeclared=way == _UNDECLARED,
+        refusal=refusal,
         parked=parked,
         fleet=fleet,
         walked=[Walked(score, id, bool(end), left) for score, id, end, left in rows_of(walked, 4)],
