@@ -9,7 +9,7 @@ from expirebridge.groups.values import Group
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import CHUNK, Command, OfId, Steps, milliseconds, script
 from expirebridge.task.calls.pages import BEGINNING, Pages
-from expirebridge.task.calls.producing import NewTask, NoMember
+from expirebridge.task.calls.producing import NewTask, Obstacle
 from expirebridge.task.task import from_ms
 
 
@@ -49,10 +49,10 @@ def make_group(
     )  # fmt: skip
 
 
-_NO_MEMBER = {-1: NoMember.NO_GROUP, -2: NoMember.CLOSED}
+_NO_MEMBER = {-1: Obstacle.NO_GROUP, -2: Obstacle.GROUP_CLOSED}
 
 
-def reserve_members(name: str, count: int) -> Command[int | NoMember]:
+def reserve_members(name: str, count: int) -> Command[int | Obstacle]:
     """Reserve so many numbers for new members; returns the first, or why it takes none."""
     return script(
         "reserve_members", name, count, read=lambda reply: _NO_MEMBER.get(reply, reply),

@@ -15,7 +15,7 @@ from expirebridge.errors import (
 )
 from expirebridge.groups.names import FOLLOW_UP, MOST_MEMBERS, ON_FAILED, OnFailed, member_id
 from expirebridge.task.calls.call import Command, Steps
-from expirebridge.task.calls.producing import MakeReply, NewTask, NoMember
+from expirebridge.task.calls.producing import MakeReply, NewTask, Obstacle
 from expirebridge.task.keys import check_group
 from expirebridge.task.methods import AsyncMethods, Methods, awaits, waits
 from expirebridge.task.new_task import new_task
@@ -151,7 +151,7 @@ class GroupOperations(MakingOperations):
         places: Sequence[int] = range(len(new))
         while places:
             first = yield from groups.calls.reserve_members(group, len(places))
-            if isinstance(first, NoMember):
+            if isinstance(first, Obstacle):
                 raise no_member(group, first)
             tasks = [
                 new[place]._replace(id=member_id(group, first + position))
@@ -280,7 +280,7 @@ def _digest_of(on_failed: OnFailed, members: Sequence[NewTask], follow_up: NewTa
 def _reply_of(follow_up: NewTask, begun: "MakeGroupReply") -> MakeReply:
     """The reply about a follow-up, as if `make_task` had made it."""
     return MakeReply(
-        outcome=Outcome.CREATED, differs=False, now=begun.now, due=begun.due, key=begun.key,
+        outcome=Outcome.CREATED, now=begun.now, due=begun.due, key=begun.key,
         call=follow_up.call, args=follow_up.args, state=State.PAUSED,
     )  # fmt: skip
 

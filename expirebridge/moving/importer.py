@@ -16,7 +16,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import producing
 from expirebridge.task.calls.call import Argument
-from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.calls.producing import NewTask, Obstacle
 from expirebridge.task.task import Outcome
 
 
@@ -124,8 +124,8 @@ class LineCounts:
 
 
 _NO_MEMBER = {
-    producing.NoMember.NO_GROUP: "its id is that of a member of a group which is not there",
-    producing.NoMember.CLOSED: "its id is that of a member of a group which takes no more",
+    Obstacle.NO_GROUP: "its id is that of a member of a group which is not there",
+    Obstacle.GROUP_CLOSED: "its id is that of a member of a group which takes no more",
 }
 
 
@@ -193,9 +193,9 @@ class Importer:
             if reply.outcome is Outcome.CREATED
         ]
         refused = [
-            (task.id, _NO_MEMBER[reply.no_member])
+            (task.id, _NO_MEMBER[reply.obstacle])
             for task, reply in zip(tasks, replies, strict=True)
-            if reply.no_member
+            if reply.obstacle in _NO_MEMBER
         ]
         for id, reason in refused:
             counter.refuse(id, reason)

@@ -17,7 +17,7 @@ from expirebridge.hooks import Claimed, Hooks
 from expirebridge.limits.calls import declare_limits
 from expirebridge.limits.declared_limits import LimitsDeclaration
 from expirebridge.listener.execution.attempt import Attempt, RowLookup
-from expirebridge.listener.execution.follow_up import not_made, written
+from expirebridge.listener.execution.follow_up import written
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
 from expirebridge.listener.execution.outcome import AttemptOutcome
@@ -35,9 +35,10 @@ from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.calls.call import Steps, chunks, new_nonce
 from expirebridge.task.calls.claiming import Claim, SettledThen, Settlement
 from expirebridge.task.calls.pages import Pages
-from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.calls.producing import NewTask, Obstacle
 from expirebridge.task.calls.reconciling import EventKind, KeyEvent
 from expirebridge.task.keys import group_of
+from expirebridge.task.operations.making import not_made
 from expirebridge.task.task import from_ms
 from expirebridge.task.texts import plural
 from expirebridge.testing import time
@@ -353,9 +354,11 @@ class Traveller:
         row = None if claimed.ledger is None else self.rows
         attempt, outcome = await attempts.run(claimed, lateness=lateness, row=row)
         code, state = self._settle(outcome.settlement)
-        if state is not None and (then := outcome.settlement.then) is not None:
-            outcome = after_error(attempt, not_made(then, code, state))
-            code, _ = self._settle(outcome.settlement)
+        while isinstance(code, Obstacle):
+            then = outcome.settlement.then
+            assert then is not None and state is not None  # noqa: S101, PT018 - for the type checker
+            outcome = after_error(attempt, not_made(code, then.id, state, then.call))
+            code, state = self._settle(outcome.settlement)
         if (group := group_of(claimed.id)) is not None:
             self._store.run(_cancel_members(group, self._settings))
         await self.exchange()

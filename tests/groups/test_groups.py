@@ -41,6 +41,7 @@ from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.keys import parse_key
 from expirebridge.task.task import from_ms, to_ms
 from tests.kit.dying_producer import Died, dying_after
@@ -776,7 +777,7 @@ def test_the_follow_up_of_a_task_may_be_a_member(
     claim(store)
     then = Settlement("a", "t", "succeeded", then=new("g@g5", 60_000))
     [settled] = store.run(claiming.settle_then([then], Settings()))
-    assert settled.code is (Settled.DONE if is_there else Settled.NO_GROUP)
+    assert settled.code is (Settled.DONE if is_there else Obstacle.NO_GROUP)
     assert state_of(store, "g@g5") is (State.PENDING if is_there else None)
 
 

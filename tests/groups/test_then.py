@@ -25,6 +25,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, looking, producing
 from expirebridge.task.calls.claiming import Settled, SettledThen, Settlement
+from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.partitions import PartitionLayout
 from expirebridge.testing import Clock, run_handler
 from tests.kit.modules import forgotten, put
@@ -70,9 +71,9 @@ def test_nothing_is_made_when_the_lease_has_lapsed(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("if_exists", "code"), [("reject", Settled.EXISTS), ("extend", Settled.DIFFERS)]
+    ("if_exists", "code"), [("reject", Obstacle.EXISTS), ("extend", Obstacle.DIFFERS)]
 )
-def test_neither_is_done_if_the_id_is_taken(store: Store, if_exists: str, code: Settled) -> None:
+def test_neither_is_done_if_the_id_is_taken(store: Store, if_exists: str, code: Obstacle) -> None:
     store.run(producing.make([new("a"), new("b", 60_000)]))
     claim(store)
     then = new("b", 5_000, call=b"mail.other?[]", if_exists=if_exists)

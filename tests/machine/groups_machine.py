@@ -20,7 +20,7 @@ from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.call import Command, OfId, script
 from expirebridge.task.calls.claiming import Settled, Settlement
-from expirebridge.task.calls.producing import MakeReply
+from expirebridge.task.calls.producing import MakeReply, Obstacle
 from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.dying_producer import Died, dying_after
 from tests.kit.snapshot import fields_of, read_keys, scores_of
@@ -271,8 +271,8 @@ class GroupsMachine(RuleBasedStateMachine):
         model = self.model
         if model is None or model.closed:
             first = self.store.run(groups.reserve_members(GROUP, count))
-            missing = producing.NoMember.NO_GROUP
-            assert first is (missing if model is None else producing.NoMember.CLOSED)
+            missing = Obstacle.NO_GROUP
+            assert first is (missing if model is None else Obstacle.GROUP_CLOSED)
             return
         items = [{"func": "mail.send", "args": [1], "delay": delay}] * count
         made = self.bridge.make_tasks(map(dict, items), group=GROUP)
@@ -312,11 +312,11 @@ class GroupsMachine(RuleBasedStateMachine):
         model = self.model
         [reply] = self.store.run(command)
         if model is None:
-            assert reply.no_member is producing.NoMember.NO_GROUP
+            assert reply.obstacle is Obstacle.NO_GROUP
         elif model.refuses(number):
-            assert reply.no_member is producing.NoMember.CLOSED
+            assert reply.obstacle is Obstacle.GROUP_CLOSED
         else:
-            assert not reply.no_member
+            assert reply.obstacle in {None, Obstacle.EXISTS, Obstacle.DIFFERS}
             if reply.outcome is not Outcome.REJECTED:
                 model.add(number)
         self.observe()
@@ -476,9 +476,9 @@ class GroupsMachine(RuleBasedStateMachine):
         then = new(member(number), 0, if_exists=if_exists)
         call = claiming.settle_then([Settlement(id, token, "succeeded", then=then)], SETTINGS)
         [settled] = self.store.run(call)
-        if settled.code is Settled.NO_GROUP:
+        if settled.code is Obstacle.NO_GROUP:
             assert model is None
-        if settled.code is Settled.GROUP_CLOSED:
+        if settled.code is Obstacle.GROUP_CLOSED:
             assert model is not None
             assert model.refuses(number)
         if settled.code is Settled.DONE:

@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from expirebridge import Change, Outcome, State
 from expirebridge.settings import Settings
 from expirebridge.task.calls.claiming import Settled
+from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.calls.reconciling import Adoption, EventKind
 
 P = ParamSpec("P")
@@ -581,13 +582,13 @@ class Model:
 
     def settle_then(
         self, id: str, token: str, next_id: str, new: New, if_exists: str
-    ) -> tuple[Settled, Outcome | None]:
+    ) -> tuple[Settled | Obstacle, Outcome | None]:
         """Settle a success, and make its follow-up: both, or neither."""
         if not self.holds(id, token):
             return self.settle(id, token, "succeeded", 0), None
         outcome = self.make(next_id, new, if_exists)
         if outcome is Outcome.REJECTED:
-            return (Settled.DIFFERS if if_exists == "extend" else Settled.EXISTS), outcome
+            return (Obstacle.DIFFERS if if_exists == "extend" else Obstacle.EXISTS), outcome
         return self.settle(id, token, "succeeded", 0), outcome
 
     @staticmethod

@@ -27,6 +27,7 @@ from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import claiming, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
+from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.task import to_ms
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import invoke, invoke_json
@@ -688,7 +689,7 @@ def test_a_follow_up_goes_after_its_task(sides: Sides) -> None:
     found = new.bridge.get("a@next")
     assert found is not None
     assert found.after == "a"
-    assert part.run(claiming.settle_then([settled], old.settings))[0].code is not Settled.EXISTS
+    assert part.run(claiming.settle_then([settled], old.settings))[0].code is not Obstacle.EXISTS
 
 
 @only_one

@@ -15,6 +15,7 @@ from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.call import Command, When
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.patience import PATIENCE
 from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
@@ -156,7 +157,7 @@ def test_what_replaces_a_running_task_can_be_put_off(
     bring(store, client, "running")
     store.run(producing.make([new("a", 60_000, call=b"f.g?[2]", if_exists="replace")]))
     if how == "extend":
-        assert make(store, "extend").differs
+        assert make(store, "extend").obstacle is Obstacle.DIFFERS
         assert make(store, "extend", call=b"f.g?[2]").outcome is Outcome.EXTENDED
     else:
         store.run(producing.reschedule("a", When(HOUR, True)))
@@ -218,7 +219,7 @@ def test_extend_moves_the_due_time_and_nothing_else(
 def test_extend_refuses_another_call(store: Store, client: redis.Redis, state: str) -> None:
     bring(store, client, state)
     made = make(store, "extend", call=b"mail.send?[2]")
-    assert (made.outcome, made.differs, made.call) == (Outcome.REJECTED, True, CALL)
+    assert (made.outcome, made.obstacle, made.call) == (Outcome.REJECTED, Obstacle.DIFFERS, CALL)
 
 
 REARMING: dict[str, Callable[[Store, redis.Redis], object]] = {

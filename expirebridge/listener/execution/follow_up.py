@@ -2,14 +2,7 @@
 
 from hashlib import sha1
 
-from expirebridge.errors import (
-    GroupClosed,
-    GroupError,
-    GroupNotFound,
-    InvalidTask,
-    TaskDiffers,
-    TaskExists,
-)
+from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Then
 from expirebridge.hooks import Made, NotMade
 from expirebridge.settings import Settings
@@ -17,7 +10,6 @@ from expirebridge.store.record_values import args_of, split_call
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.argument_writer import ArgumentWriter
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.calls.claiming import Settled
 from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.keys import key_name
 from expirebridge.task.new_task import new_task
@@ -55,18 +47,6 @@ def written(
         )
     new.fields["after"] = claimed.id
     return (yield from _writer(settings).write(new))
-
-
-def not_made(new: NewTask, code: Settled, state: State) -> TaskExists | GroupError:
-    """Why the server made no follow-up: a task in this state has its id, or it is no member."""
-    group = new.id.partition("@")[0]
-    if code is Settled.NO_GROUP:
-        return GroupNotFound(group)
-    if code is Settled.GROUP_CLOSED:
-        return GroupClosed(group)
-    if code is Settled.DIFFERS:
-        return TaskDiffers(new.id, state, new.call.decode())
-    return TaskExists(new.id, state)
 
 
 def told(new: NewTask, claimed: ClaimedTask, *, now: float, is_made: bool) -> Made | NotMade:

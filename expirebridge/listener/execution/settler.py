@@ -136,19 +136,19 @@ class Settler:
         call = claiming.settle_then(
             _settlements_of(batch), self._settings, fingerprint=self._leases.fingerprint
         )
-        from expirebridge.listener.execution.follow_up import not_made  # noqa: PLC0415 - rare
-
         try:
             results = await self._send(call)
         except ScriptFailed as error:
             await self._settle_apart(batch, error)
             return
+        from expirebridge.task.operations.making import not_made  # noqa: PLC0415 - rare
+
         for item, result in zip(batch, results, strict=True):
-            then = item.outcome.settlement.then
-            if then is None or result.state is None:
-                self.close(item, result.code)
-            else:
-                taken = not_made(then, result.code, result.state)
+            then, code = item.outcome.settlement.then, result.code
+            if isinstance(code, Settled):
+                self.close(item, code)
+            elif then is not None and result.state is not None:
+                taken = not_made(code, then.id, result.state, then.call)
                 self._hooks.emit(NotMade(id=then.id, error=taken))
                 outcome = after_error(item.attempt, taken)
                 item.attempt.settlement = outcome.settlement

@@ -17,7 +17,7 @@ from expirebridge.task.calls.call import (
     rows_of,
     script,
 )
-from expirebridge.task.calls.producing import NewTask
+from expirebridge.task.calls.producing import NewTask, Obstacle
 from expirebridge.task.lateness import Lateness
 from expirebridge.task.objective import Objective
 from expirebridge.task.task import State
@@ -245,10 +245,6 @@ class Settled(IntEnum):
     LEFT = 3  # it did not fail, but waits for a listener that runs other code
     OVER = 4  # it failed, and is not retried: the next tick of its series is due by then
     GRANTED = 5  # no outcome: slots were granted to tasks that this listener is to claim
-    EXISTS = 6  # it is not settled: an unfinished task has the id of its follow-up
-    DIFFERS = 7  # the same, and that task, which was to be extended, has another call
-    NO_GROUP = 8  # the same: its follow-up would be a member of a group that is not there
-    GROUP_CLOSED = 9  # the same, of a group that takes no more
 
 
 _SETTLED = {each.value: each for each in Settled}
@@ -313,9 +309,16 @@ def settle(
 class SettledThen(NamedTuple):
     """The result of recording a success that has a follow-up."""
 
-    code: Settled
+    code: Settled | Obstacle
+    """Settled, or why its follow-up could not be made: then it is not settled either."""
     state: State | None = None
     """If it was not settled: the state of the task that has the follow-up's id."""
+
+
+_OBSTACLES = {
+    6: Obstacle.EXISTS, 7: Obstacle.DIFFERS, 8: Obstacle.NO_GROUP, 9: Obstacle.GROUP_CLOSED,
+}  # fmt: skip
+"""By the codes of settle_then.lua."""
 
 
 def settle_then(
@@ -338,7 +341,7 @@ def _keeping(settings: Settings) -> tuple[Argument, ...]:
 
 def _read_settled_then(reply: list[Any]) -> list[SettledThen]:
     return [
-        SettledThen(_SETTLED[row[0]], State(text(row[1])))
+        SettledThen(_OBSTACLES[row[0]], State(text(row[1])))
         if isinstance(row, list)
         else SettledThen(_SETTLED[row])
         for row in reply

@@ -1,7 +1,7 @@
 """The calls of producers: make tasks and steer them."""
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
+from enum import Enum
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -58,19 +58,20 @@ class NewTask(NamedTuple):
         )  # fmt: skip
 
 
-class NoMember(StrEnum):
-    """Why a group takes no member."""
+class Obstacle(Enum):
+    """Why a task was not made; the values are the codes of make.lua."""
 
-    NO_GROUP = "no group"
-    CLOSED = "closed"
+    EXISTS = 3  # an unfinished task has its id
+    DIFFERS = 6  # the same, and that task, which was to be extended, has another call
+    NO_GROUP = 7  # it would be a member of a group that is not there
+    GROUP_CLOSED = 8  # the same, of a group that takes no more
+    IN_LEDGER = 9  # its id is that of a ledger's task
 
 
 class MakeReply(NamedTuple):
     """The reply for one new task; about the older one, if that was kept."""
 
     outcome: Outcome
-    differs: bool
-    """True if it was rejected because the task to be extended has another call."""
     now: int
     """The server's time, in ms."""
     due: int
@@ -78,24 +79,12 @@ class MakeReply(NamedTuple):
     call: bytes
     args: bytes
     state: State
-    no_member: NoMember | None = None
-    """Why it was rejected as a member of a group."""
-    in_ledger: bool = False
-    """True if it was rejected because its id is that of a ledger's task."""
+    obstacle: Obstacle | None = None
+    """Why it was rejected."""
 
 
-_CREATED, _DIFFERS, _IN_LEDGER = 1, 6, 9
-_NO_MEMBER = {7: NoMember.NO_GROUP, 8: NoMember.CLOSED}
-_MAKE_CODES = {
-    _CREATED: Outcome.CREATED,
-    2: Outcome.KEPT,
-    3: Outcome.REJECTED,
-    4: Outcome.REPLACED,
-    5: Outcome.EXTENDED,
-    _DIFFERS: Outcome.REJECTED,
-    _IN_LEDGER: Outcome.REJECTED,
-    **dict.fromkeys(_NO_MEMBER, Outcome.REJECTED),
-}
+_OUTCOMES = {1: Outcome.CREATED, 2: Outcome.KEPT, 4: Outcome.REPLACED, 5: Outcome.EXTENDED}
+"""By the codes of make.lua; the others are obstacles."""
 
 
 def make(tasks: Sequence[NewTask], *, bulk: bool = False) -> Command[list[MakeReply]]:
@@ -135,19 +124,17 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
     if rest is None:  # nearly always: the name of the key ends with the call
         call = key.partition(b"?")[2]
         args = call.partition(b"?")[2]
-        return MakeReply(Outcome.CREATED, False, now, due, key, call, args, State.PENDING)
+        return MakeReply(Outcome.CREATED, now, due, key, call, args, State.PENDING)
     code, call, state, args = rest
     return MakeReply(
-        outcome=_MAKE_CODES[code],
-        differs=code == _DIFFERS,
+        outcome=_OUTCOMES.get(code, Outcome.REJECTED),
         now=now,
         due=due,
         key=key,
         call=call,
         args=args or split_call(call)[1],
         state=State(state.decode()),
-        no_member=_NO_MEMBER.get(code),
-        in_ledger=code == _IN_LEDGER,
+        obstacle=None if code in _OUTCOMES else Obstacle(code),
     )
 
 
@@ -166,7 +153,6 @@ def _made(task: NewTask, now: int, hash_tag: bytes) -> MakeReply:
     id, _, _, call, (ms, relative), _ = task
     return MakeReply(
         Outcome.CREATED,
-        False,
         now,
         due=now + ms if relative else ms,
         key=key_name(hash_tag, id, call),

@@ -23,6 +23,7 @@ from expirebridge.store.record_values import args_of, split_call
 from expirebridge.task import keys
 from expirebridge.task.calls import producing
 from expirebridge.task.calls.call import Command, Known, Steps, wait_for_failover
+from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.new_task import (
     Func,
@@ -34,7 +35,7 @@ from expirebridge.task.new_task import (
 )
 from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.partitions import PartitionLayout
-from expirebridge.task.task import Outcome, Task, from_ms, running_task
+from expirebridge.task.task import Outcome, State, Task, from_ms, running_task
 from expirebridge.task.texts import event
 
 if TYPE_CHECKING:
@@ -230,9 +231,11 @@ class MakingOperations(OperationGroup):
         """
         while unread:
             for task, reply in zip(*unread.pop(0), strict=True):
-                if reply is not None and reply.no_member:
-                    refused[task.id] = _refused(task.id, reply)
-                elif reply is not None:
+                if reply is None:
+                    continue
+                if reply.obstacle is not None and reply.obstacle in _NO_MEMBER:
+                    refused[task.id] = no_member(task.id, reply.obstacle)
+                else:
                     made[task.id] = self._made(task, reply)
 
     def _checked(self, tasks: Iterable[Mapping[str, Any]]) -> Sequence[producing.NewTask]:
@@ -255,14 +258,8 @@ class MakingOperations(OperationGroup):
     def _make(self, new: producing.NewTask) -> Steps[Task]:
         yield from self._before_making([func_of(new)])
         new, made = yield from self._make_one(new)
-        refused: TaskExists | GroupError | None = None
-        if made.no_member:
-            refused = _refused(new.id, made)
-        elif made.differs:
-            refused = TaskDiffers(new.id, made.state, made.call.decode())
-        elif made.outcome is Outcome.REJECTED:
-            refused = TaskExists(new.id, made.state, in_ledger=made.in_ledger)
-        if refused is not None:
+        if made.obstacle is not None:
+            refused = not_made(made.obstacle, new.id, made.state, made.call)
             self._not_made([new], refused)
             raise refused
         task = self._made(new, made)
@@ -367,13 +364,21 @@ def _by_partition(
     return sorted(new, key=lambda task: layout.partition_of(task.id))
 
 
-def _refused(id: str, made: producing.MakeReply) -> GroupError:
-    return no_member(id.partition("@")[0], made.no_member)
+_NO_MEMBER = {Obstacle.NO_GROUP: GroupNotFound, Obstacle.GROUP_CLOSED: GroupClosed}
 
 
-def no_member(group: str, why: producing.NoMember | None) -> GroupError:
-    """The error for who made a member of a group that takes none."""
-    return GroupNotFound(group) if why is producing.NoMember.NO_GROUP else GroupClosed(group)
+def no_member(id: str, obstacle: Obstacle) -> GroupError:
+    """The error for who made a member of a group that takes none; `id` is its, or the group."""
+    return _NO_MEMBER[obstacle](id.partition("@")[0])
+
+
+def not_made(obstacle: Obstacle, id: str, state: State, call: bytes) -> TaskExists | GroupError:
+    """The error for a task that was not made, since another one of that state and call is there."""
+    if obstacle in _NO_MEMBER:
+        return no_member(id, obstacle)
+    if obstacle is Obstacle.DIFFERS:
+        return TaskDiffers(id, state, call.decode())
+    return TaskExists(id, state, in_ledger=obstacle is Obstacle.IN_LEDGER)
 
 
 def func_of(new: producing.NewTask) -> str:
