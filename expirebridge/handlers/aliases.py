@@ -22,7 +22,7 @@ class Alias:
     name: str
     handler: str
     """The present name of the handler."""
-    place: str
+    location: str
     """The place of its declaration, for messages."""
 
 
@@ -35,15 +35,15 @@ def owners_of_aliases(handlers: Mapping[str, Handler], renames: Iterable[Alias])
     for alias in (*declared_aliases(handlers), *renames):
         if owner := handlers.get(alias.name):
             raise HandlersError(
-                f"{alias.place}: the alias {alias.name!r} of {alias.handler} is the name of a "
-                f"handler: {owner.place}. Remove one of them"
+                f"{alias.location}: the alias {alias.name!r} of {alias.handler} is the name of a "
+                f"handler: {owner.location}. Remove one of them"
             )
         first = taken.setdefault(alias.name, alias)
         # A function that its module holds under two names declares its aliases for both.
         if handlers[first.handler].function is not handlers[alias.handler].function:
             raise HandlersError(
-                f"{alias.place}: the alias {alias.name!r} of {alias.handler} is also an alias of "
-                f"{first.handler}: {first.place}. Remove one of them"
+                f"{alias.location}: the alias {alias.name!r} of {alias.handler} is also an alias "
+                f"of {first.handler}: {first.location}. Remove one of them"
             )
     return {alias.name: alias.handler for alias in taken.values()}
 
@@ -52,7 +52,7 @@ def declared_aliases(handlers: Mapping[str, Handler]) -> Iterator[Alias]:
     """The aliases on the handlers themselves."""
     for handler in handlers.values():
         for name in handler.aliases:
-            yield Alias(name, handler.name, handler.place)
+            yield Alias(name, handler.name, handler.location)
 
 
 def renames_in(package: ModuleType, handlers: Mapping[str, Handler]) -> list[Alias]:
@@ -64,15 +64,16 @@ def renames_in(package: ModuleType, handlers: Mapping[str, Handler]) -> list[Ali
     """
     if RENAMES not in vars(package):
         return []
-    renames, place = vars(package)[RENAMES], f"{RENAMES} in {package.__file__}"
+    renames, location = vars(package)[RENAMES], f"{RENAMES} in {package.__file__}"
     if not isinstance(renames, Mapping):
         raise HandlersError(
-            f"{place} is a {type(renames).__name__}: it must be a dict of old names to present ones"
+            f"{location} is a {type(renames).__name__}: it must be a dict of old names to present "
+            "ones"
         )
     for old, new in renames.items():
-        _check_rename(old, new, renames, place)
+        _check_rename(old, new, renames, location)
     functions = [
-        _function_alias(old, new, f"{place}, {old!r}: {new!r}", handlers)
+        _function_alias(old, new, f"{location}, {old!r}: {new!r}", handlers)
         for old, new in renames.items()
         if "." in new
     ]
@@ -82,13 +83,15 @@ def renames_in(package: ModuleType, handlers: Mapping[str, Handler]) -> list[Ali
         alias
         for old, new in renames.items()
         if "." not in new
-        for alias in _module_aliases(old, new, f"{place}, {old!r}: {new!r}", known)
+        for alias in _module_aliases(old, new, f"{location}, {old!r}: {new!r}", known)
     ]
     return functions + modules
 
 
-def _check_rename(old: object, new: object, renames: Mapping[object, object], place: str) -> None:
-    at = f"{place}, {old!r}: {new!r}"
+def _check_rename(
+    old: object, new: object, renames: Mapping[object, object], location: str
+) -> None:
+    at = f"{location}, {old!r}: {new!r}"
     if not isinstance(old, str) or not isinstance(new, str) or ("." in old) != ("." in new):
         raise HandlersError(
             f"{at}: give two names of functions, such as 'mail.send', or two of modules, such as "
@@ -98,33 +101,33 @@ def _check_rename(old: object, new: object, renames: Mapping[object, object], pl
         raise HandlersError(f"{at}: {new!r} is itself an old name: give the present one")
 
 
-def _function_alias(old: str, new: str, place: str, handlers: Mapping[str, Handler]) -> Alias:
+def _function_alias(old: str, new: str, location: str, handlers: Mapping[str, Handler]) -> Alias:
     if new not in handlers:
-        raise HandlersError(f"{place}: there is no handler {new!r}{_hint(new, handlers)}")
-    return Alias(_checked(old, place), new, place)
+        raise HandlersError(f"{location}: there is no handler {new!r}{_hint(new, handlers)}")
+    return Alias(_checked(old, location), new, location)
 
 
-def _module_aliases(old: str, new: str, place: str, known: Mapping[str, str]) -> list[Alias]:
+def _module_aliases(old: str, new: str, location: str, known: Mapping[str, str]) -> list[Alias]:
     """An alias for each name of the present module; `known` maps names to those of handlers."""
     modules = {handler.rpartition(".")[0] for handler in known.values()}
     if new not in modules:
-        raise HandlersError(f"{place}: no handler is in a module {new!r}{_hint(new, modules)}")
+        raise HandlersError(f"{location}: no handler is in a module {new!r}{_hint(new, modules)}")
     functions = {
         name.rpartition(".")[2]: handler
         for name, handler in known.items()
         if name.rpartition(".")[0] == new
     }
     return [
-        Alias(_checked(f"{old}.{function}", place), handler, place)
+        Alias(_checked(f"{old}.{function}", location), handler, location)
         for function, handler in functions.items()
     ]
 
 
-def _checked(name: str, place: str) -> str:
+def _checked(name: str, location: str) -> str:
     try:
         return check_func(name)
     except InvalidTask as error:
-        raise HandlersError(f"{place}: {error}") from None
+        raise HandlersError(f"{location}: {error}") from None
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -108,18 +108,18 @@ class Handler:
         """
         if is_generator(function):
             raise HandlersError(
-                f"{place_of(name, function)} is a generator function, which no handler can be: a "
-                "call would not run it. Drop its yield; or @handler, or its place in HANDLERS, if "
-                "it only helps others"
+                f"{location_of(name, function)} is a generator function, which no handler can be: "
+                "a call would not run it. Drop its yield; or @handler, or its place in HANDLERS, "
+                "if it only helps others"
             )
         marks: Marks = getattr(function, _MARKS, Marks())
         typed = typed_arguments(function)
         if marks.process and (fault := _fault_in_process(function)):
-            raise HandlersError(f"{place_of(name, function)}: process=True: {fault}")
+            raise HandlersError(f"{location_of(name, function)}: process=True: {fault}")
         try:
             limits = () if marks.bind_limits is None else marks.bind_limits(function, name)
         except InvalidTask as error:
-            raise HandlersError(f"{place_of(name, function)}: {error}") from None
+            raise HandlersError(f"{location_of(name, function)}: {error}") from None
         call = function if typed is None else typed.reading(function)
         is_async = inspect.iscoroutinefunction(function)
         return cls(
@@ -138,9 +138,9 @@ class Handler:
         )
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its name, with the file and the line where it is defined."""
-        return place_of(self.name, self.function)
+        return location_of(self.name, self.function)
 
     @property
     def source(self) -> str:
@@ -160,17 +160,17 @@ def typed_arguments(function: Function) -> "TypedArguments | None":
 
 @functools.cache
 def _typed_arguments(function: Function) -> "TypedArguments":
-    place = place_of(function.__name__, function)
+    location = location_of(function.__name__, function)
     try:
         from expirebridge.handlers.typed import TypedArguments  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
         raise HandlersError(
-            f"{place}: a typed handler needs {missing.name}: pip install 'expirebridge[typed]'"
+            f"{location}: a typed handler needs {missing.name}: pip install 'expirebridge[typed]'"
         ) from None
     try:
         return TypedArguments.of(function)
     except HandlersError as error:
-        raise HandlersError(f"{place}: a typed handler: {error}") from None
+        raise HandlersError(f"{location}: a typed handler: {error}") from None
 
 
 def marks_of(
@@ -265,7 +265,7 @@ def is_generator(function: Function) -> bool:
     return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
 
 
-def place_of(name: str, function: Function) -> str:
+def location_of(name: str, function: Function) -> str:
     """The name with the file and the line where the function is defined."""
     code = _innermost(function).__code__
     return f"{name} ({code.co_filename}, line {code.co_firstlineno})"

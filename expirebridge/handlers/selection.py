@@ -10,7 +10,7 @@ from typing import Any
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.call_signature import unclear
-from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, place_of
+from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, location_of
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.handlers.source_code import decorated_in
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
@@ -164,8 +164,8 @@ def refuse_lost_marks(modules: Iterable[ModuleType], handlers: Iterable[Handler]
                 continue
             if is_marked(value) and value not in registered and LISTED not in vars(module):
                 raise HandlersError(
-                    f"{place_of(name, value)}: @handler marks it, but it is not a handler: only a "
-                    "public function of a public module is one, whose name has no underscore at "
+                    f"{location_of(name, value)}: @handler marks it, but it is not a handler: only "
+                    "a public function of a public module is one, whose name has no underscore at "
                     "its begin"
                 )
 
@@ -174,7 +174,9 @@ def _name_unclear(handlers: Iterable[Handler]) -> None:
     """Log the handlers whose arguments nobody can check."""
     for one in handlers:
         if fault := unclear(one.function):
-            logger.warning("%s: %s; the arguments of its tasks are not checked", one.place, fault)
+            logger.warning(
+                "%s: %s; the arguments of its tasks are not checked", one.location, fault
+            )
 
 
 def _name_classes(module: HandlersModule, *, quietly: bool) -> None:
@@ -241,7 +243,7 @@ def _listed_handler(name: str, function: Function) -> Handler:
         check_func(name)
     except InvalidTask as error:
         raise HandlersError(
-            f"HANDLERS: no task can name {place_of(name, function)}: {error}"
+            f"HANDLERS: no task can name {location_of(name, function)}: {error}"
         ) from None
     return Handler.of(name, function, listed=True)
 
@@ -251,13 +253,15 @@ def _can_be_handler(name: str, function: Function) -> bool:
     try:
         check_func(name)
     except InvalidTask as error:
-        logger.warning("no task can name %s: not registered; %s", place_of(name, function), error)
+        logger.warning(
+            "no task can name %s: not registered; %s", location_of(name, function), error
+        )
         return False
     if is_generator(function) and not is_marked(function):
         logger.warning(
             "%s is a generator function, which no handler can be; if it only helps others, begin "
             "its name with an underscore, and if it is a lifespan, mark it: not registered",
-            place_of(name, function),
+            location_of(name, function),
         )
         return False
     return True
@@ -266,7 +270,7 @@ def _can_be_handler(name: str, function: Function) -> bool:
 def _checked_hook(name: str, function: Function) -> Hook:
     if inspect.iscoroutinefunction(function) or is_generator(function):
         raise HandlersError(
-            f"{place_of(name, function)}: @hook marks a plain function: nobody awaits what this "
+            f"{location_of(name, function)}: @hook marks a plain function: nobody awaits what this "
             "one returns, or loops over it, so it would do nothing"
         )
     return function

@@ -36,8 +36,8 @@ from expirebridge.importing.job import (
 )
 from expirebridge.importing.rabbitmq import CountedLines, RabbitMQ
 from expirebridge.importing.redis_source import (
+    address_of,
     failing_as_source,
-    place_of,
     refuse_own_database,
     warn_of_cluster,
 )
@@ -202,7 +202,7 @@ def _in_redis(
     with closing(clients.producer_client(url)) as client, failing_as_source(url):
         refuse_own_database(client, store, url)
         warn_of_cluster(client, url)
-        yield place_of(client), partial(kind, client)
+        yield address_of(client), partial(kind, client)
 
 
 @contextmanager
@@ -210,7 +210,7 @@ def _in_sql(
     kind: Callable[[Any, JobFilter], JobSource], url: str, _: Partitions
 ) -> Iterator[tuple[str, SourceOf]]:
     with sql_source.connected(url) as connection:
-        yield sql_source.place_of(connection.engine.url), partial(kind, connection)
+        yield sql_source.address_of(connection.engine.url), partial(kind, connection)
 
 
 @contextmanager

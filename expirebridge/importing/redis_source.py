@@ -121,7 +121,7 @@ _OF_A_CLUSTER = (
 )
 
 
-def place_of(client: redis.Redis) -> str:
+def address_of(client: redis.Redis) -> str:
     """The server and database of a client, without its login."""
     options = client.get_connection_kwargs()
     server = (
@@ -134,7 +134,7 @@ def place_of(client: redis.Redis) -> str:
 
 def refuse_own_database(client: redis.Redis, store: Partitions, url: str) -> None:
     """Raise InvalidSetting if the jobs and the tasks would be in one database."""
-    if place_of(client) == place_of(store.client) or _identity(client) == _own_identity(store):
+    if address_of(client) == address_of(store.client) or _identity(client) == _own_identity(store):
         raise InvalidSetting(
             f"{safe_url(url)} is also the database of the tasks: give them one that nothing else "
             "uses, with --url"

@@ -67,12 +67,12 @@ def connected(url: str) -> Iterator["Connection"]:
             yield connection
     except exc.DBAPIError as error:
         reason = str(error.orig).strip().partition("\n")[0]
-        raise InvalidSetting(f"{place_of(read)}, the source: {reason}") from None
+        raise InvalidSetting(f"{address_of(read)}, the source: {reason}") from None
     finally:
         engine.dispose()
 
 
-def place_of(url: "URL") -> str:
+def address_of(url: "URL") -> str:
     """The server and database, without the login."""
     if url.get_backend_name() == "sqlite":
         return str(Path(url.database or "").resolve())
@@ -87,7 +87,7 @@ def check_tables(connection: "Connection", *tables: str) -> None:
     for table in tables:
         if not inspected.has_table(table):
             raise InvalidSetting(
-                f"there is no table {table} in {place_of(connection.engine.url)}: check the URL"
+                f"there is no table {table} in {address_of(connection.engine.url)}: check the URL"
             )
 
 

@@ -23,15 +23,15 @@ def declared(handlers: Iterable[Handler]) -> tuple[()]:
         for bound in limits_on(handler):
             if owner is not handler and bound.limit.name is None:
                 raise HandlersError(
-                    f"{handler.place}: {handler.name} and {owner.name} are one function, and "
+                    f"{handler.location}: {handler.name} and {owner.name} are one function, and "
                     f"{bound.limit} would count for each: give it a name, such as name='shared'"
                 )
             other, declaring = first.setdefault(bound.name, (bound, handler))
             if _kind(bound) != _kind(other):
                 raise HandlersError(
-                    f"{handler.place}: the limit {bound.name!r} is {bound.limit} here, and "
-                    f"{other.limit} for {declaring.place}: give both the same numbers, and `per` "
-                    "to both or to none; or give one another name"
+                    f"{handler.location}: the limit {bound.name!r} is {bound.limit} here, and "
+                    f"{other.limit} for {declaring.location}: give both the same numbers, and "
+                    "`per` to both or to none; or give one another name"
                 )
     return ()
 

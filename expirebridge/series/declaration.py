@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.arguments import check_binding, plain_arguments
-from expirebridge.handlers.definition import F, Function, Handler, Marks, is_marked, place_of
+from expirebridge.handlers.definition import F, Function, Handler, Marks, is_marked, location_of
 from expirebridge.handlers.definition import mark as mark_handler
 from expirebridge.series.schedule import (
     Missed,
@@ -135,7 +135,7 @@ def declared(handlers: Iterable[Handler]) -> tuple[SeriesSpec, ...]:
             try:
                 series = declaration.series(declaring)
             except InvalidTask as error:
-                raise HandlersError(f"{declaring.place}: @every: {error}") from None
+                raise HandlersError(f"{declaring.location}: @every: {error}") from None
             other, owner = found.setdefault(series.id, (series, declaring))
             if other != series:
                 raise HandlersError(_conflict(series, declaring, other, owner))
@@ -154,7 +154,7 @@ def refuse_lost(modules: Iterable[ModuleType], handlers: Iterable[Handler]) -> N
                 continue
             if declarations(value) and value not in registered:
                 raise HandlersError(
-                    f"{place_of(name, value)}: @every marks it, but it is not a handler: only a "
+                    f"{location_of(name, value)}: @every marks it, but it is not a handler: only a "
                     "public function of a public module is one, and if HANDLERS is there, it must "
                     "list it"
                 )
@@ -187,10 +187,10 @@ def _id_for(name: str) -> str:
 def _conflict(series: SeriesSpec, declaring: Handler, other: SeriesSpec, owner: Handler) -> str:
     if declaring is owner:
         return (
-            f"{declaring.place}: two @every have the id {series.id!r}: {other.schedule} and "
+            f"{declaring.location}: two @every have the id {series.id!r}: {other.schedule} and "
             f"{series.schedule}. Give each an id of its own"
         )
     return (
-        f"the id {series.id!r} is declared twice: by {owner.place}, {other.schedule}; and by "
-        f"{declaring.place}, {series.schedule}. Give one of them another id"
+        f"the id {series.id!r} is declared twice: by {owner.location}, {other.schedule}; and by "
+        f"{declaring.location}, {series.schedule}. Give one of them another id"
     )

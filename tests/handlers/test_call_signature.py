@@ -320,4 +320,4 @@ def test_a_wrapper_of_what_is_no_function_has_a_place() -> None:
     looped = never_calling(plain)
     looped.__wrapped__ = looped  # type: ignore[attr-defined]
     for function in (unclear, looped):
-        assert __file__ in Handler.of("test.send", function).place
+        assert __file__ in Handler.of("test.send", function).location
