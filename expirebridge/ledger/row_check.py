@@ -197,7 +197,7 @@ def outcome_by_row(
     text = "" if end is End.SUCCEEDED else reason
     settlement = Settlement(
         claimed.id, claimed.token, decision, 0.0, text,
-        late=attempt.late, objective=attempt.outcomes.objective,
+        late=attempt.outcomes.late, objective=attempt.outcomes.objective,
     )  # fmt: skip
     return AttemptOutcome(end, settlement, reason, reason)
 

@@ -144,11 +144,6 @@ class Attempt:
         """Timeout of its handler, in seconds."""
 
     @property
-    def late(self) -> Lateness | None:
-        """How late it is, and why, if that is more than its `late_after`, or a second."""
-        return self.outcomes.late
-
-    @property
     def can_be_stopped(self) -> bool:
         """True if its handler can be cancelled, or killed with its process."""
         return self.handler is not None and self.handler.kind is not Kind.THREAD

@@ -109,23 +109,23 @@ class Executor:
 
     def start(self, claimed: ClaimedTask, consumer: Consumer, *, asked: float) -> None:
         """Run a task that has a place; its claim was sent at `asked` (monotonic)."""
-        attempt = self._take(claimed, consumer)
+        attempt = self._attempt_of(claimed, consumer)
         consumer.leases.hold(claimed.id, claimed.token, asked=asked)
+        self.in_flight.add(attempt)
         self._pending.add(attempt)
         self._running.add(attempt, asyncio.create_task(self._run(attempt)))
 
     def give_back(self, claimed: ClaimedTask, consumer: Consumer, reason: str) -> None:
         """Release a claimed task for which there is no place to another listener."""
-        attempt = self._take(claimed, consumer)
+        attempt = self._attempt_of(claimed, consumer)
+        self.in_flight.add(attempt)
         self._settle(attempt, attempt.outcomes.given_back(reason))
 
-    def _take(self, claimed: ClaimedTask, consumer: Consumer) -> Attempt:
+    def _attempt_of(self, claimed: ClaimedTask, consumer: Consumer) -> Attempt:
         row_check = None if claimed.ledger is None else consumer.row_check
-        attempt = self.steps.attempt_of(
+        return self.steps.attempt_of(
             claimed, consumer=consumer, gate=self._pending, row_check=row_check
         )
-        self.in_flight.add(attempt)
-        return attempt
 
     # An attempt, step by step
 

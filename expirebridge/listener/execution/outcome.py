@@ -171,7 +171,8 @@ class OutcomeBuilder:
         self.key_ring = key_ring
         """Seals results, and the reasons in which there may be arguments."""
         self.late: Lateness | None = None
-        """How late the attempt began, if it did; recorded with its outcome."""
+        """How late the attempt began, and why, if by more than its `late_after`, or a second; it is
+        recorded with the outcome."""
         self.objective: Objective | None = None
         """How it kept to the objective of its function, if that has one; the same."""
 

@@ -31,7 +31,7 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.codec import load_codec
 from expirebridge.task.durations import human
 from expirebridge.task.keys import decode_args
-from expirebridge.task.lateness import LATE
+from expirebridge.task.lateness import LATE, LateCause
 from expirebridge.task.objective import Objective
 from expirebridge.task.policies import (
     DEFAULT_POLICY,
@@ -125,14 +125,14 @@ class AttemptSteps:
         if outcome is not None:
             attempt.begin()
             done = "skipped" if outcome.end is End.FAILED else "spread"
-            late, cause = attempt.lateness, attempt.late.cause if attempt.late else None
+            late, cause = attempt.lateness, _cause_of(attempt)
             self._hooks.emit(Misfired(task=attempt.task, lateness=late, done=done, cause=cause))
         return outcome
 
     def refuse(self, attempt: Attempt) -> AttemptOutcome | None:
         """The outcome if no handler can be called."""
         if attempt.handler is not None:
-            cause = attempt.late.cause if attempt.late else None
+            cause = _cause_of(attempt)
             self._hooks.emit(Started(task=attempt.task, lateness=attempt.lateness, cause=cause))
         outcome = _refusal_of(attempt)
         if outcome is not None:
@@ -257,6 +257,12 @@ def _misfire_of(attempt: Attempt) -> AttemptOutcome | None:
     if delay is None:
         return attempt.outcomes.failed(f"skipped: {found}", open=True)
     return attempt.outcomes.spread(delay, f"spread: {found}")
+
+
+def _cause_of(attempt: Attempt) -> LateCause | None:
+    """Why it is late, if it is."""
+    late = attempt.outcomes.late
+    return None if late is None else late.cause
 
 
 def _refusal_of(attempt: Attempt) -> AttemptOutcome | None:
