@@ -15,7 +15,7 @@ from expirebridge import AsyncBridge, LateCause, Limit, handler
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.events import Misfired, Started
 from expirebridge.hooks import End
-from expirebridge.listener.execution import attempt
+from expirebridge.listener.execution import steps
 from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
@@ -37,12 +37,12 @@ SOON = 0.1
 @pytest.fixture(autouse=True)
 def late_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a busy machine starts a second late does not count as late."""
-    monkeypatch.setattr(attempt, "LATE", MINUTE / 2)
+    monkeypatch.setattr(steps, "LATE", MINUTE / 2)
 
 
 @pytest.fixture
 def soon_late(monkeypatch: pytest.MonkeyPatch, late_from: None) -> None:
-    monkeypatch.setattr(attempt, "LATE", SOON)
+    monkeypatch.setattr(steps, "LATE", SOON)
 
 
 async def note() -> None: ...
