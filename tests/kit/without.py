@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import expirebridge
+import expirebridge.testing
 from tests.kit.processes import ROOT
 from tests.project.taken_out import GO_ALONG, USED_IN
 
@@ -33,11 +33,12 @@ HEADS = ("capabilities.py", "bridge.py", "marking.py")
 PYTHON = ".venv/bin/python"
 TESTED = ("tests/spine", "tests/listener")
 PUBLIC = {
-    f"{PACKAGE}.{name}": f"{PACKAGE}.{module}"
-    for module, names in vars(expirebridge)["_NAMES"].items()
+    f"{offering.__name__}.{name}": f"{PACKAGE}.{module}"
+    for offering in (expirebridge, expirebridge.testing)
+    for module, names in vars(offering)["_NAMES"].items()
     for name in names.split()
 }
-"""The module of each name of the package."""
+"""The module of each name that the package, or its testing kit, offers."""
 
 _IMPORT_ALL = f"""
 import importlib, json, pkgutil
@@ -184,7 +185,10 @@ def users_of(room: str, copy: Path) -> set[Path]:
 def run_spine(room: str, copy: Path) -> int:
     """Run the tests of the spine that do not use the room; returns pytest's exit code."""
     ignored = [f"--ignore={path.relative_to(copy)}" for path in sorted(users_of(room, copy))]
-    unselected = [f"--deselect={test}" for test in sorted(USED_IN.get(room, ()))]
+    unselected = [
+        f"--deselect={test}" if "::" in test else f"--ignore={test}"
+        for test in sorted(USED_IN.get(room, ()))
+    ]
     print(f"without {room}:", *ignored, *unselected, flush=True)  # noqa: T201
     return subprocess.run(
         [copy / PYTHON, "-m", "pytest", "-q", "-n", "4", *TESTED, *ignored, *unselected],

@@ -1,6 +1,6 @@
 """Which rooms can be taken out of the package: see `tests/kit/without.py`."""
 
-COME_OUT = {"foreign", "lateness", "sealing"}
+COME_OUT = {"foreign", "lateness", "moving", "sealing", "series"}
 """The spine's tests pass without each of these."""
 _BY_HAND = {"testing.clock", "testing.traveller", "testing.unit"}
 """They do what a listener does, for limits, groups and series too."""
@@ -9,13 +9,26 @@ GO_ALONG: dict[str, set[str]] = {
     "groups": {"moving", *_BY_HAND},
     "series": {"ledger", "moving", *_BY_HAND},
     "moving": {"importing"},
-    "ledger": {"contrib"},
+    "ledger": {"contrib", "moving"},
 }
 """What is taken out together with a room: capabilities that may import it, and parts of frames that
 are for it."""
+_EXPORTS = {
+    "tests/spine/test_large_arguments.py::test_people_see_how_large_they_are_and_files_keep_them",
+}
+_NAMES_ALL = {
+    "tests/spine/test_keywords.py",
+    "tests/spine/test_short_reprs.py",
+    "tests/spine/test_start_of_producers.py::test_the_first_task_is_made_with_these_modules",
+}
 USED_IN: dict[str, set[str]] = {
+    "moving": _EXPORTS,
+    "groups": _EXPORTS
+    | _NAMES_ALL
+    | {"tests/spine/test_why.py::test_a_follow_up_waits_for_its_group"},
+    "series": _EXPORTS | _NAMES_ALL,
     "foreign": {
         "tests/listener/test_processes.py::test_a_log_for_machines_is_json_in_every_line",
     },
 }
-"""The tests of the spine that use a room without importing it."""
+"""The tests of the spine, or whole modules of them, that use a room without importing it."""
