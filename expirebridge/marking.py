@@ -72,9 +72,8 @@ def handler(
     With `private`, the arguments of its tasks are never in the name of a key, if they are made with
     the function itself; with its name, give `make_task(..., private=True)`.
 
-    `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`, or two limits,
-    one with `per` and one without; `rate` is how many start in a time, such as `Rate(100, "1m")`.
-    Together they are at most two.
+    `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`; `rate` is how
+    many start in a time, such as `Rate(100, "1m")`. `Limit` says which of them go together.
 
     Raises InvalidTask for values that cannot be, and for what is no function, such as a
     `functools.partial`: no task could name it.

@@ -32,6 +32,9 @@ class Limit:
     without it, a limit belongs to its handler alone. A task that waits for a slot longer than
     `wait` (seconds, a timedelta, or text such as "5m") fails; without it, it waits however long.
 
+    A handler has at most two limits and rates together: of two limits one is with `per`, and one
+    without.
+
     Raises InvalidTask unless `most` is a whole number from 1 to 1,000,000, `per` could be the name
     of a parameter, `name` has 1 to 100 characters from `A-Z a-z 0-9 _ -`, and `wait` is a duration
     of at least 1 ms.
