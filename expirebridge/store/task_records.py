@@ -97,8 +97,9 @@ def _last_attempt(
         yield HistoryEntry(at=started, what="started", attempt=attempt, started=started)
     if state.finished and (ended := _moment(record.get("ended", b""))):
         error = record.get("error", b"").decode(errors="backslashreplace")
-        # A task that was cancelled while it waited ended with no attempt.
-        if any(entry.started == started for entry in noted):
+        # A task that was cancelled while it waited ended with no attempt: none has its token now.
+        # One whose last listener died has lost the token, too, but its attempt was not noted.
+        if "token" not in record and any(entry.started == started for entry in noted):
             attempt = started = None
         yield HistoryEntry(
             at=ended, what=state, attempt=attempt, started=started,

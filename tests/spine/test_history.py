@@ -14,6 +14,7 @@ from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.reconciling import EventKind
+from expirebridge.task.task import to_ms
 from tests.kit.states import CALL, HOUR, KEY, hear, watch
 from tests.kit.steps import age, claim, new, settle
 
@@ -157,6 +158,24 @@ def test_each_attempt_is_told_with_how_it_ended(store: Store, client: redis.Redi
     assert [entry.attempt for entry in entries] == [None, 1, 2, 2, 2, None, 3, 1]
     assert entries[1].error == ("OSError: " + "x" * 1000)[:200]
     assert entries[-1].error == "ValueError: no"
+
+
+@pytest.mark.parametrize("first", ["retry", "rearmed"])
+def test_an_attempt_in_the_millisecond_of_the_one_before_is_an_attempt(
+    store: Store, client: redis.Redis, first: str
+) -> None:
+    make(store, 0)
+    claim(store, "first")
+    if first == "rearmed":
+        reschedule(store, 0)
+    settle(store, Settlement("a", "first", "retry", 0, "OSError: no"))
+    claim(store, "last")
+    [before] = [entry.started for entry in history(store) if entry.what == first]
+    assert before is not None
+    client.hset(RECORD, "started", to_ms(before))
+    settle(store, Settlement("a", "last", "failed", text="ValueError: no"))
+    last = history(store)[-1]
+    assert (last.attempt, last.started) == (2 if first == "retry" else 1, before)
 
 
 @pytest.mark.parametrize("how", ["run_now", "raw SET"])
