@@ -1,15 +1,16 @@
 """The function library for clients in other languages: its text, and loading it into a server.
 
-`lua/functions/<name>.lua` reads the arguments as a person writes them, and words the reply; the
-operation's own script does the work. Servers without functions get a script for each. A server has
-one library of a name, for all its databases and every application.
+`lua/functions/<name>.lua`, in any part of the package, reads the arguments as a person writes them,
+and words the reply; the operation's own script does the work. Servers without functions get a
+script for each. A server has one library of a name, for all its databases and every application.
 """
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
+from pathlib import Path
 
 from expirebridge.errors import ServerError
 from expirebridge.store import script_loader
@@ -17,14 +18,13 @@ from expirebridge.store.script_loader import ScriptText
 from expirebridge.task.calls.call import Steps, command
 
 LIBRARY = "expirebridge"
-_FOLDER = resources.files(__package__) / "lua" / "functions"
+_PACKAGE = Path(__file__).parents[1]
+_CHECKS = Path(__file__).parent / "lua" / "functions" / "include" / "checks.lua"
+_FILES = {path.stem: path for path in _PACKAGE.glob("*/lua/functions/*.lua")}
 _USAGE = re.compile(r"\A((?:-- .+\n)+)")
 _VERSION = re.compile(r"^-- version: (?P<version>\S+)$", re.MULTILINE)
 
-NAMES = (
-    "make", "cancel", "reschedule", "pause", "resume", "run_now", "get",
-    "make_group", "close_group", "cancel_group", "get_group",
-)  # fmt: skip
+NAMES = tuple(sorted(_FILES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Function:
 @cache
 def function(name: str) -> Function:
     """Return the function of an operation."""
-    text = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+    text = _FILES[name].read_text(encoding="utf-8")
     usage = _USAGE.match(text)
     if usage is None:
         raise ValueError(f"functions/{name}.lua does not begin with how it is called")
@@ -164,7 +164,7 @@ def _registered(name: str, flags: tuple[str, ...], answer: str) -> str:
 
 
 def _checks() -> str:
-    return (_FOLDER / "include" / "checks.lua").read_text(encoding="utf-8")
+    return _CHECKS.read_text(encoding="utf-8")
 
 
 def _load_scripts() -> Steps[Loading]:

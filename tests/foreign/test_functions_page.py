@@ -7,7 +7,7 @@ from expirebridge.foreign import function_library
 from expirebridge.store import script_loader
 from tests.kit.cases import each
 
-FOLDER = Path(function_library.__file__).parent / "lua" / "functions"
+PACKAGE = Path(function_library.__file__).parents[1]
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 
@@ -15,14 +15,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").r
 def test_a_function_s_call_and_its_replies_are_described(name: str) -> None:
     function = function_library.function(name)
     [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{function.usage}` |")]
-    text = (FOLDER / f"{name}.lua").read_text()
+    [file] = PACKAGE.glob(f"*/lua/functions/{name}.lua")
+    text = file.read_text()
     returns = text.partition("-- returns")[2].partition("\nlocal")[0]
     for word in re.findall(r"'([^']+)'", returns):
         assert f"`{word}`" in row
 
 
 def test_every_file_of_a_function_is_loaded() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*.lua")) == sorted(function_library.NAMES)
+    files = [path for path in PACKAGE.rglob("*.lua") if path.parent.name == "functions"]
+    assert sorted(path.stem for path in files) == sorted(function_library.NAMES)
 
 
 def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
