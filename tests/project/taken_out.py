@@ -1,6 +1,6 @@
 """Which rooms can be taken out of the package: see `tests/kit/without.py`."""
 
-COME_OUT = {"foreign", "lateness", "moving", "sealing", "series"}
+COME_OUT = {"foreign", "groups", "lateness", "ledger", "moving", "sealing", "series"}
 """The spine's tests pass without each of these."""
 _BY_HAND = {"testing.clock", "testing.traveller", "testing.unit"}
 """They do what a listener does, for limits, groups and series too."""
@@ -27,6 +27,7 @@ USED_IN: dict[str, set[str]] = {
     | _NAMES_ALL
     | {"tests/spine/test_why.py::test_a_follow_up_waits_for_its_group"},
     "series": _EXPORTS | _NAMES_ALL,
+    "ledger": _EXPORTS,
     "foreign": {
         "tests/listener/test_processes.py::test_a_log_for_machines_is_json_in_every_line",
     },
