@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from expirebridge.groups.values import Group, GroupListing, GroupState
     from expirebridge.handlers import Call, Then
     from expirebridge.hooks import hook, lifespan
+    from expirebridge.limits.hold import Hold
     from expirebridge.limits.lanes import Lane
     from expirebridge.limits.values import Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from expirebridge.settings import Settings
     from expirebridge.task.codec import Codec
     from expirebridge.task.history import HistoryEntry
-    from expirebridge.task.hold import Hold
     from expirebridge.task.lateness import LateCause, Lateness
     from expirebridge.task.listings import Counts, LeftOut, Listing, Moving
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
@@ -146,6 +146,7 @@ _NAMES = {
     "groups.values": "Group GroupListing GroupState",
     "handlers": "Call Then",
     "hooks": "hook lifespan",
+    "limits.hold": "Hold",
     "limits.lanes": "Lane",
     "limits.values": "Limit LimitListing Rate",
     "listener.listener": "Listener",
@@ -156,7 +157,6 @@ _NAMES = {
     "settings": "Settings",
     "task.codec": "Codec",
     "task.history": "HistoryEntry",
-    "task.hold": "Hold",
     "task.lateness": "LateCause Lateness",
     "task.listings": "Counts LeftOut Listing Moving",
     "task.policies": "Busy Discard Exponential Retry Snooze Spread",

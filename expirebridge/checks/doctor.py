@@ -11,14 +11,12 @@ from expirebridge.checks.finding import (
     Occasion,
     ServersCheck,
     error,
-    if_any,
     listed,
     warning,
 )
 from expirebridge.checks.foreign_data import check_data, check_others_data, check_overwritten
 from expirebridge.checks.health import MAX_OVERDUE, check_health
 from expirebridge.checks.nodes import CheckedServer, CheckedServers
-from expirebridge.checks.on_hold import check_holds
 from expirebridge.checks.server import (
     check_buffers,
     check_clock,
@@ -131,10 +129,8 @@ class _Doctor:
 
     def _of_work(self) -> list[Finding]:
         lease = self._settings.lease
-        holds = if_any(check_holds(self._database.prefix, lease))
         parts = [
             Check(order=10, name="work", look=check_health(self._database, self._settings)),
-            Check(order=50, name="holds", look=holds),
             Check(order=80, name="partitions", look=check_partitions(lease)),
             *checks_on(Occasion.DOCTOR, self._settings, MAX_OVERDUE),
         ]

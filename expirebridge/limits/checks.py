@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from expirebridge.checks.finding import Check, Finding, first_of, if_any, ok, warning
 from expirebridge.limits.calls import read_limits
+from expirebridge.limits.hold_checks import check_holds
 from expirebridge.limits.lanes import Lane
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
@@ -21,7 +22,11 @@ BLOCKED = 600.0
 
 def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     """Give what the doctor checks."""
-    return [Check(order=40, name="limits", look=if_any(check_limits(settings.lease)))]
+    holds = check_holds(settings.prefix, settings.lease)
+    return [
+        Check(order=40, name="limits", look=if_any(check_limits(settings.lease))),
+        Check(order=50, name="holds", look=if_any(holds)),
+    ]
 
 
 def check_limits(lease: float) -> Steps[Finding | None]:

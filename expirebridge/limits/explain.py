@@ -18,8 +18,7 @@ from expirebridge.task.explaining import (
     obstacle,
     reason,
 )
-from expirebridge.task.hold import HOLD
-from expirebridge.task.queue_place import DeclaredLimit, QueuePlace
+from expirebridge.task.queue_place import HOLD, DeclaredLimit, QueuePlace
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State, from_ms, to_ms
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from expirebridge.task.hold import HOLD
-from expirebridge.task.queue_place import DeclaredLimit
+from expirebridge.task.queue_place import HOLD, DeclaredLimit
 from expirebridge.task.texts import short_repr
 
 

@@ -1,10 +1,11 @@
-"""The numbers of lanes, for Prometheus."""
+"""The numbers of lanes and holds, for Prometheus."""
 
 from collections.abc import Iterable
 
 from prometheus_client.core import GaugeMetricFamily
 
 from expirebridge.limits.calls import read_limits
+from expirebridge.limits.hold_calls import list_holds
 from expirebridge.limits.lanes import Lane
 from expirebridge.observe.capability_metrics import CapabilityMetrics, Scrape
 from expirebridge.task.calls.call import Steps
@@ -15,8 +16,12 @@ MOST_LANES = 10
 
 
 def _measure(_: Scrape) -> Steps[list[GaugeMetricFamily]]:
+    waiting = sum(hold.waiting for hold in (yield from list_holds()))
     lanes = (yield from read_limits(MOST_LANES)).lanes
-    return _of_lanes(lanes) if lanes else []
+    held = GaugeMetricFamily(
+        "expirebridge_held_tasks", "Due tasks that wait for the end of a hold.", value=waiting
+    )
+    return [held, *(_of_lanes(lanes) if lanes else [])]
 
 
 def _of_lanes(lanes: Iterable[Lane]) -> list[GaugeMetricFamily]:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from expirebridge import limits
 from expirebridge.errors import InvalidTask
+from expirebridge.limits.holding import HoldingOperations
 from expirebridge.task import keys
 from expirebridge.task.calls.call import LEFT_OUT, Command, Steps
 from expirebridge.task.methods import AsyncMethods, Methods, awaits, waits
-from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.task import Change
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ MAX_LANES = 1000
 """Most lanes that one call reads, which takes the server some milliseconds."""
 
 
-class LimitOperations(OperationGroup):
-    """Look at limits, let the next tasks of an ordered one go on, and weigh tenants."""
+class LimitOperations(HoldingOperations):
+    """Look at limits, let the next tasks of an ordered one go on, weigh tenants, and hold."""
 
     def limits(self, *, lanes: int = 20) -> Steps["LimitListing"]:
         """Return the limits that listeners declared, and the lanes in which most tasks are.
@@ -67,6 +67,9 @@ class LimitMethods(Methods):
     limits = waits(LimitOperations.limits)
     let_pass = waits(LimitOperations.let_pass)
     weight = waits(LimitOperations.weight)
+    hold = waits(LimitOperations.hold)
+    release = waits(LimitOperations.release)
+    holds = waits(LimitOperations.holds)
 
 
 class AsyncLimitMethods(AsyncMethods):
@@ -75,3 +78,6 @@ class AsyncLimitMethods(AsyncMethods):
     limits = awaits(LimitOperations.limits)
     let_pass = awaits(LimitOperations.let_pass)
     weight = awaits(LimitOperations.weight)
+    hold = awaits(LimitOperations.hold)
+    release = awaits(LimitOperations.release)
+    holds = awaits(LimitOperations.holds)

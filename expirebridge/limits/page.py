@@ -10,10 +10,10 @@ from starlette.routing import BaseRoute, Route
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask
+from expirebridge.limits.holding import LONGEST_TEXT
 from expirebridge.limits.lanes import without_value
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.listings import texts_of
-from expirebridge.task.operations.holding import LONGEST_TEXT
 from expirebridge.web.actions import READ_ONLY, carry_out, read_form
 from expirebridge.web.capability_pages import CapabilityPages
 from expirebridge.web.context import Entry, PageContext, redirect

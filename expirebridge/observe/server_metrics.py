@@ -61,14 +61,13 @@ class OfTheServer(Collector):
             each = store.run(operations.list_partitions()) if several else []
             health = store.run(inspection.read_health(settings.lease))
             primary = clients.server_of(store.client)
-            held = sum(hold.waiting for hold in store.run(operations.holds()))
             scrape = Scrape(operations=operations, counts=counts, series=self._series)
             found = [
                 (one.order, store.run(one.measure(scrape)))
                 for one in capability_metrics()
                 if one.measure is not None
             ]
-        own = [_of_states(counts), _of_primary(primary), *_of_work(health), _of_holds(held)]
+        own = [_of_states(counts), _of_primary(primary), *_of_work(health)]
         found.append((OWN_ORDER, own))
         if several:
             found.append((PARTITIONS_ORDER, [*_of_partitions(each)]))
@@ -116,12 +115,6 @@ def _of_work(health: Health) -> Iterator[GaugeMetricFamily]:
     )
     yield GaugeMetricFamily(
         "expirebridge_listeners", "Listeners that send heartbeats.", value=len(health.listeners)
-    )
-
-
-def _of_holds(held: int) -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "expirebridge_held_tasks", "Due tasks that wait for the end of a hold.", value=held
     )
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import orjson
 
 from expirebridge.store.record_values import text
-from expirebridge.task.hold import HOLD
-from expirebridge.task.queue_place import DeclaredLimit, QueuePlace, limit_name_of
+from expirebridge.task.queue_place import HOLD, DeclaredLimit, QueuePlace, limit_name_of
 from expirebridge.task.task import from_ms
 
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from expirebridge.task.durations import human
-from expirebridge.task.hold import HOLD
 from expirebridge.task.texts import short_repr
+
+HOLD = "hold "
+"""The beginning of the name of a lane in which tasks wait for the end of a hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,7 +29,7 @@ from expirebridge.task.explaining import (
     remaining,
     runs,
 )
-from expirebridge.task.hold import HOLD
+from expirebridge.task.queue_place import HOLD
 from expirebridge.task.reason import Reason
 from expirebridge.task.task import State, Task
 from expirebridge.task.texts import plural

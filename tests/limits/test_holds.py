@@ -10,11 +10,11 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Hold, InvalidTask, State
-from expirebridge.checks.on_hold import check_holds
 from expirebridge.connection import clients
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
 from expirebridge.limits.checks import check_limits
+from expirebridge.limits.hold_checks import check_holds
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -9,12 +9,12 @@ import redis
 from expirebridge import Bridge, Change, InvalidTask
 from expirebridge.errors import ScriptFailed
 from expirebridge.limits.calls import declare_limits, let_pass, set_weight
+from expirebridge.limits.hold_calls import put_hold, release_hold
 from expirebridge.series import calls
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, looking, producing, reconciling
 from expirebridge.task.calls.claiming import Refusal, Settled, Settlement
-from expirebridge.task.calls.holds import put_hold, release_hold
 from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.series import due_series
 from tests.kit.steps import beating, claim, new, server_ms, settle

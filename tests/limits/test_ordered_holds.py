@@ -6,11 +6,11 @@ import pytest
 import redis
 
 from expirebridge.limits.calls import declare_limits
+from expirebridge.limits.hold_calls import put_hold, release_hold
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
-from expirebridge.task.calls.holds import put_hold, release_hold
 from tests.kit.steps import claim, new, reschedule, server_ms, settle
 
 pytestmark = pytest.mark.servers("oldest")

@@ -8,9 +8,9 @@ import pytest
 from expirebridge import Change, State
 from expirebridge.errors import MoveRefused
 from expirebridge.limits.calls import declare_limits, let_pass
+from expirebridge.limits.hold_calls import put_hold, release_hold
 from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
-from expirebridge.task.calls.holds import put_hold, release_hold
 from tests.kit.invoked import invoke
 from tests.kit.servers import AnyServer
 from tests.kit.sides import Side, Sides, migrator_of

@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from expirebridge import Change, State
 from expirebridge.connection import clients
 from expirebridge.limits.calls import declare_limits
+from expirebridge.limits.hold_calls import release_hold
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming, editing, fleet, producing, reconciling
 from expirebridge.task.calls.call import Argument, Command, When
 from expirebridge.task.calls.claiming import Settlement, Walk
-from expirebridge.task.calls.holds import release_hold
 from expirebridge.task.calls.reconciling import EventKind
 from expirebridge.task.keys import TriggerKey, parse_key
 from expirebridge.task.operations.editing import EDITABLE

@@ -14,6 +14,7 @@ from expirebridge import State
 from expirebridge.groups import calls as groups
 from expirebridge.lateness import calls as forecasting
 from expirebridge.limits import calls as lanes
+from expirebridge.limits import hold_calls
 from expirebridge.moving import calls as migration
 from expirebridge.sealing import calls as resealing
 from expirebridge.series import calls as series_commands
@@ -25,7 +26,6 @@ from expirebridge.task.calls import (
     circumstances,
     claiming,
     fleet,
-    holds,
     inspection,
     looking,
     producing,
@@ -181,8 +181,8 @@ class MixedLife:
     def _hold(self) -> None:
         name = self._one(*HOLDS)
         calls: list[Runnable[Any]] = [
-            holds.put_hold(name, until=None, reason="r", by="b"),
-            holds.release_hold(name, spread=self._one(0.0, 60.0)),
+            hold_calls.put_hold(name, until=None, reason="r", by="b"),
+            hold_calls.release_hold(name, spread=self._one(0.0, 60.0)),
             lanes.set_weight("all", "1", self._one(1.0, 2.0)),
         ]  # fmt: skip
         self._run(self._one(*calls))
@@ -269,7 +269,7 @@ class MixedLife:
             inspection.find_unhandled(60, limit=10), inspection.survey_functions(10),
             inspection.find_ids(state, "", rank=0, examine=10, find=10),
             inspection.find_overwritten(), forecasting.forecast(60, 3, sample=10),
-            lanes.read_limits(10), lanes.read_lane_arguments(), holds.list_holds(),
+            lanes.read_limits(10), lanes.read_lane_arguments(), hold_calls.list_holds(),
             groups.get_group(GROUP), groups.list_groups("0"), fleet.read_fleet(LEASE),
             actions.read_actions(10), forecasting.read_durations(), migration.find_known([id]),
             migration.stored_page(state, "0"), migration.stored_groups("0"),

@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from expirebridge import Change, State
 from expirebridge.limits.calls import declare_limits, let_pass
+from expirebridge.limits.hold_calls import put_hold, release_hold
 from expirebridge.moving.migrator import Migrator
 from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.claiming import Settlement
-from expirebridge.task.calls.holds import put_hold, release_hold
 from expirebridge.task.task import to_ms
 from tests.kit.sides import Side, migrator_of
 from tests.kit.steps import new as new_task

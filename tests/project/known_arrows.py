@@ -9,7 +9,6 @@ OTHERS_TO_FRAMES: set[str] = {
 }
 
 FRAMES_TO_ROOMS: set[str] = {
-    "checks.on_hold -> fleet.operations",
     "cli.handlers -> fleet.operations",
     "cli.options -> ledger.engine",
     "contrib.django.backend -> ledger.rows",

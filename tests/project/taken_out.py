@@ -1,6 +1,6 @@
 """Which rooms can be taken out of the package: see `tests/kit/without.py`."""
 
-COME_OUT = {"foreign", "groups", "lateness", "ledger", "moving", "sealing", "series"}
+COME_OUT = {"foreign", "groups", "lateness", "ledger", "limits", "moving", "sealing", "series"}
 """The spine's tests pass without each of these."""
 _BY_HAND = {"testing.clock", "testing.traveller", "testing.unit"}
 """They do what a listener does, for limits, groups and series too."""
@@ -28,6 +28,13 @@ USED_IN: dict[str, set[str]] = {
     | {"tests/spine/test_why.py::test_a_follow_up_waits_for_its_group"},
     "series": _EXPORTS | _NAMES_ALL,
     "ledger": _EXPORTS,
+    "limits": _EXPORTS
+    | _NAMES_ALL
+    | {
+        "tests/listener/test_embedding.py::"
+        "test_a_connection_that_breaks_at_the_first_heartbeat_does_not_end_it"
+        "[embedded-declare_limits]",
+    },
     "foreign": {
         "tests/listener/test_processes.py::test_a_log_for_machines_is_json_in_every_line",
     },

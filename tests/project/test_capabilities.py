@@ -58,6 +58,7 @@ from expirebridge.cli.words import GivesWords
 from expirebridge.fleet.comparing import GivesCalls
 from expirebridge.handlers.registry import Declares
 from expirebridge.ledger.commit_notifier import GivesFunctionLookup
+from expirebridge.limits.hold_checks import GivesUnknown
 from expirebridge.listener.partition.capability_roles import GivesRoles
 from expirebridge.observe.capability_metrics import GivesMetrics
 from expirebridge.sealing.resealing import GivesRecords
@@ -89,7 +90,16 @@ CHECKS: tuple[GivesChecks, ...] = (
     expirebridge.ledger.checks,
 )
 ON_OCCASIONS = {
-    Occasion.DOCTOR: ["functions", "series", "limits", "groups", "keys", "arguments", "move"],
+    Occasion.DOCTOR: [
+        "functions",
+        "series",
+        "limits",
+        "holds",
+        "groups",
+        "keys",
+        "arguments",
+        "move",
+    ],
     Occasion.PROBE: ["write-back"],
     Occasion.PRESENT: ["move"],
     Occasion.COURSE: ["functions", "arguments"],
@@ -230,7 +240,9 @@ def test_these_have_sealed_records_beside_those_of_tasks() -> None:
 
 
 FUNCTION_LOOKUP: tuple[GivesFunctionLookup, ...] = (expirebridge.fleet.function_lookup,)
+UNKNOWN_FUNCTIONS: tuple[GivesUnknown, ...] = (expirebridge.fleet.function_lookup,)
 
 
 def test_these_look_functions_up() -> None:
     assert given("function_lookup") == FUNCTION_LOOKUP
+    assert given("function_lookup") == UNKNOWN_FUNCTIONS

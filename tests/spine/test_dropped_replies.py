@@ -45,6 +45,7 @@ from expirebridge.lateness import calls as forecasting
 from expirebridge.ledger import tables
 from expirebridge.ledger.rows import Status
 from expirebridge.ledger.schema import create
+from expirebridge.limits.hold_calls import list_holds
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import lease_reaper
@@ -69,7 +70,6 @@ from expirebridge.task.calls import (
     reconciling,
 )
 from expirebridge.task.calls.claiming import Settlement
-from expirebridge.task.calls.holds import list_holds
 from expirebridge.task.keys import MAX_ARGS_IN_KEY
 from expirebridge.task.new_task import CHUNK_TASKS
 from expirebridge.task.task import to_ms

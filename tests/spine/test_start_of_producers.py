@@ -17,7 +17,8 @@ NEEDED = [
     "bridge", "capabilities", "connection", "connection.clients", "connection.connections",
     "connection.redis_client", "connection.urls", "errors", "fleet", "fleet.operations", "groups",
     "groups.names", "groups.operations", "handlers", "handlers.call", "hooks", "limits",
-    "limits.operations", "series", "series.operations", "settings", "store", "store.assembly",
+    "limits.holding", "limits.operations", "series", "series.operations", "settings", "store",
+    "store.assembly",
     "store.batching", "store.client", "store.errors", "store.partition_availability",
     "store.partition_count", "store.partitions", "store.record_values", "store.routing",
     "store.script_loader", "store.tls", "task", "task.argument_writer",
@@ -25,7 +26,7 @@ NEEDED = [
     "task.calls.producing", "task.codec", "task.durations", "task.forks",
     "task.framework", "task.key_ring", "task.keys", "task.keywords", "task.lazy_imports",
     "task.methods", "task.new_task", "task.operations", "task.operations.base",
-    "task.operations.changing", "task.operations.editing", "task.operations.holding",
+    "task.operations.changing", "task.operations.editing",
     "task.operations.looking", "task.operations.making", "task.operations.operations",
     "task.partitions", "task.task", "task.texts",
 ]  # fmt: skip

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from expirebridge.task.lazy_imports import modules_of
 
 if TYPE_CHECKING:
-    from expirebridge.task.calls import editing, holds, looking, pages
+    from expirebridge.task.calls import editing, looking, pages
 
-__all__ = ["editing", "holds", "looking", "pages"]
+__all__ = ["editing", "looking", "pages"]
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
     __getattr__ = modules_of(__name__, __all__)

@@ -6,7 +6,6 @@ The methods of the bridges run these descriptions, and add nothing of their own.
 from expirebridge.task.operations.base import PartitionOperations
 from expirebridge.task.operations.changing import ChangingOperations
 from expirebridge.task.operations.editing import EditingOperations
-from expirebridge.task.operations.holding import HoldingOperations
 from expirebridge.task.operations.looking import LookingOperations
 from expirebridge.task.operations.making import MakingOperations
 
@@ -16,7 +15,6 @@ class TaskOperations(
     LookingOperations,
     ChangingOperations,
     EditingOperations,
-    HoldingOperations,
     PartitionOperations,
 ):
-    """The operations on tasks, holds and partitions."""
+    """The operations on tasks and partitions."""

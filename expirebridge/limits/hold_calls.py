@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
+from expirebridge.limits.hold import Hold
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import Command, Everywhere, rows_of, script
-from expirebridge.task.hold import Hold
 from expirebridge.task.task import from_ms
 
 

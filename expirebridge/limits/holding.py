@@ -5,8 +5,9 @@ import socket
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from expirebridge import limits
 from expirebridge.errors import InvalidTask
-from expirebridge.task import calls, keys
+from expirebridge.task import keys
 from expirebridge.task.calls.call import Command, Steps
 from expirebridge.task.durations import Duration, check_aware, seconds_of
 from expirebridge.task.new_task import Named, name_of
@@ -14,7 +15,7 @@ from expirebridge.task.operations.base import OperationGroup
 from expirebridge.task.task import to_ms
 
 if TYPE_CHECKING:
-    from expirebridge.task.hold import Hold
+    from expirebridge.limits.hold import Hold
 
 LONGEST_TEXT = 1000
 """In characters: each claim reads the holds of the tasks that it looks at."""
@@ -44,7 +45,7 @@ class HoldingOperations(OperationGroup):
         """
         name = self._name_of(func, tag)
         ends = None if until is None else to_ms(check_aware(until, name="until"))
-        well = yield from calls.holds.put_hold(
+        well = yield from limits.hold_calls.put_hold(
             name,
             until=ends,
             reason=_checked(reason, name="reason"),
@@ -70,13 +71,13 @@ class HoldingOperations(OperationGroup):
         name = self._name_of(func, tag)
         over = 0.0 if spread is None else seconds_of(spread, name="spread")
         # Asked before, so that a release that is sent again has the same answer.
-        was_there = any(one.name == name for one in (yield from calls.holds.list_holds()))
-        yield from calls.holds.release_hold(name, spread=over)
+        was_there = any(one.name == name for one in (yield from limits.hold_calls.list_holds()))
+        yield from limits.hold_calls.release_hold(name, spread=over)
         return was_there
 
     def holds(self) -> Command["list[Hold]"]:
         """Return the holds, by name, with those that other clients set."""
-        return calls.holds.list_holds()
+        return limits.hold_calls.list_holds()
 
     def _name_of(self, func: Named | None, tag: str | None) -> str:
         """The field of a hold in the hash `holds`."""

@@ -1,13 +1,25 @@
 """The check of holds: whether each holds what was meant."""
 
 import shlex
+from collections.abc import Iterable
+from typing import Protocol, cast
 
+from expirebridge.capabilities import given
 from expirebridge.checks.finding import Finding, first_of, ok, warning
-from expirebridge.fleet.operations import KnownFunctions
-from expirebridge.task.calls import fleet, holds
+from expirebridge.limits import hold_calls
+from expirebridge.limits.hold import Hold
+from expirebridge.task.calls import fleet
 from expirebridge.task.calls.call import PARTITIONS, Steps
-from expirebridge.task.hold import Hold
+from expirebridge.task.calls.fleet import Fleet
 from expirebridge.task.texts import plural
+
+
+class GivesUnknown(Protocol):
+    """The module `function_lookup` of a capability, as it is used here."""
+
+    def unknown_of(self, fleet: Fleet, funcs: Iterable[str]) -> dict[str, str]:
+        """Return those that no listener of a fleet has, and what to say of each."""
+        ...
 
 
 def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
@@ -16,13 +28,13 @@ def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
     None if there is none. Functions are held against what the listeners know that beat within
     `lease` seconds. `prefix` is that of the database's keys.
     """
-    found = yield from holds.list_holds()
+    found = yield from hold_calls.list_holds()
     if not found:
         return None
-    known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
+    live = yield from fleet.read_fleet(lease)
     idle = [one.name for one in found if one.func is None and one.tag is None]
     endless = [one for one in found if one.name not in idle and one.until is None and not one.by]
-    unknown = known.unknown(one.func for one in found if one.func is not None)
+    unknown = _unknown(live, [one.func for one in found if one.func is not None])
     if idle:
         tag = "{TAG}" if (yield from PARTITIONS) > 1 else ""
         return warning(
@@ -48,6 +60,14 @@ def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
         f"on hold: {first_of([one.name for one in found])}; "
         f"{plural(waiting, 'task waits', 'tasks wait')} for that",
     )
+
+
+def _unknown(live: Fleet, funcs: Iterable[str]) -> dict[str, str]:
+    """The functions that no listener has, and what to say of each."""
+    unknown: dict[str, str] = {}
+    for module in cast("tuple[GivesUnknown, ...]", given("function_lookup")):
+        unknown |= module.unknown_of(live, funcs)
+    return unknown
 
 
 def _option_of(hold: Hold) -> str:

@@ -5,9 +5,6 @@ from datetime import datetime
 
 from expirebridge.task.texts import short_repr
 
-HOLD = "hold "
-"""The beginning of the name of a lane in which tasks wait for the end of a hold."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:
