@@ -17,7 +17,6 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import print_json, print_line, print_table, printable, prints_aside
 from expirebridge.cli.stats import store_of
-from expirebridge.fleet.operations import believed
 from expirebridge.handlers import Handler, Registry
 from expirebridge.handlers.selection import helper_kind
 from expirebridge.settings import Settings
@@ -44,7 +43,7 @@ def print_fleet(settings: Settings, *, as_json: bool) -> None:
 
 def _codes(fleet: Fleet) -> list[dict[str, Any]]:
     """Each code, and last, without functions, the listeners that do not say which they know."""
-    known = believed(fleet)
+    known = fleet.believed
     idle = {one.name: one.idle for one in fleet.listeners if one.idle is not None}
     listeners: dict[str | None, list[str]] = {code: [] for code in sorted(known)}
     for listener in fleet.listeners:

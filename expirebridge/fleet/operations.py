@@ -12,7 +12,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.calls.fleet import Fleet, digest_of, read_fleet
+from expirebridge.task.calls.fleet import Fleet, read_fleet
 from expirebridge.task.operations.base import UnknownFunction
 from expirebridge.task.operations.editing import EditingOperations
 from expirebridge.task.texts import event
@@ -32,14 +32,6 @@ MOST_NAMES = 1000
 # The functions that live listeners have registered, as far as they report them.
 
 
-def believed(fleet: Fleet) -> dict[str, dict[str, str]]:
-    """Return the shapes of the functions of each code, by its fingerprint.
-
-    A declaration whose fingerprint is another is left out: another client overwrote it.
-    """
-    return {code: shapes for code, shapes in fleet.codes.items() if digest_of(shapes) == code}
-
-
 class KnownFunctions(NamedTuple):
     """The functions that the listeners of a fleet have."""
 
@@ -52,7 +44,7 @@ class KnownFunctions(NamedTuple):
     @classmethod
     def of(cls, fleet: Fleet) -> Self:
         """Collect the functions of a fleet."""
-        codes = believed(fleet)
+        codes = fleet.believed
         telling = sum(listener.fingerprint in codes for listener in fleet.listeners)
         return cls(
             frozenset(name for shapes in codes.values() for name in shapes),
@@ -217,7 +209,7 @@ class FleetOperations(EditingOperations):
             known = yield from read_fleet(self._settings.lease)
         except ScriptFailed:
             return False
-        shapes = {shapes[func] for shapes in believed(known).values() if func in shapes}
+        shapes = {shapes[func] for shapes in known.believed.values() if func in shapes}
         return _fit_one(func, sorted(shapes), encoded)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from expirebridge.fleet.operations import KnownFunctions, believed
+from expirebridge.fleet.operations import KnownFunctions
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.task.calls.fleet import Fleet, FleetListener
 from tests.kit.witness import registry_of
@@ -58,4 +58,4 @@ def test_a_declaration_that_was_overwritten_is_not_believed(shapes: dict[str, st
     assert (known.telling, known.silent) == (1, 1)
     assert known.names == set(READ.shapes)
     assert not known.all_tell
-    assert believed(overwritten) == {READ.digest: READ.shapes}
+    assert overwritten.believed == {READ.digest: READ.shapes}

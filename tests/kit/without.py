@@ -5,7 +5,6 @@ and those that name it at the heads, where bridges and `@handler` are composed. 
 the room goes along: `GO_ALONG` in `tests/project/taken_out.py` names it.
 Then it imports all other modules, looks for scripts that include what is gone, and runs the quick
 tests of `tests/spine` and `tests/listener`, but for those that use the room themselves.
-The same module lists the rooms that come out today.
 """
 
 import argparse

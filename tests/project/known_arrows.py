@@ -1,7 +1,5 @@
 """Imports that the rules of the layout do not allow, as long as they are there."""
 
-SPINE_TO_ROOMS: set[str] = set()
-
 OTHERS_TO_FRAMES: set[str] = {
     "lateness.scaling -> observe.recent_tasks",
     "listener.server.server -> checks",
@@ -9,7 +7,6 @@ OTHERS_TO_FRAMES: set[str] = {
 }
 
 FRAMES_TO_ROOMS: set[str] = {
-    "cli.handlers -> fleet.operations",
     "cli.options -> ledger.engine",
     "contrib.django.backend -> ledger.rows",
     "contrib.django.ledger_tables -> ledger.schema",

@@ -1,7 +1,5 @@
-"""Which rooms can be taken out of the package: see `tests/kit/without.py`."""
+"""What goes along with a room that is taken out of the package: see `tests/kit/without.py`."""
 
-COME_OUT = {"foreign", "groups", "lateness", "ledger", "limits", "moving", "sealing", "series"}
-"""The spine's tests pass without each of these."""
 _BY_HAND = {"testing.clock", "testing.traveller", "testing.unit"}
 """They do what a listener does, for limits, groups and series too."""
 GO_ALONG: dict[str, set[str]] = {

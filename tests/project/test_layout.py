@@ -124,8 +124,8 @@ def arrows(of: set[str], to: set[str]) -> set[str]:
 
 
 def test_the_spine_knows_no_room() -> None:
-    """But for these, each of which wants a seam."""
-    assert arrows(SPINE | BASE, ROOMS) == known_arrows.SPINE_TO_ROOMS
+    """Imports inside functions count, too."""
+    assert arrows(SPINE | BASE, ROOMS) == set()
     assert arrows(SPINE | BASE, HEADS) == set()
 
 

@@ -72,6 +72,11 @@ class Fleet(NamedTuple):
         return sum(each) if each and len(each) == len(self.listeners) else None
 
     @property
+    def believed(self) -> dict[str, dict[str, str]]:
+        """The codes without those that another client overwrote: these have another fingerprint."""
+        return {code: shapes for code, shapes in self.codes.items() if digest_of(shapes) == code}
+
+    @property
     def claiming(self) -> "Fleet":
         """The same without listeners that claim nothing, and the functions that only they have."""
         claiming = [one for one in self.listeners if one.idle is None]
