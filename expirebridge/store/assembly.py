@@ -24,6 +24,7 @@ docs/internals/performance.md), so what nothing in a script leads to is left out
 """
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -78,7 +79,8 @@ def _code_of(statement: str) -> str:
 
 
 def _words_in(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(_NO_NAMES.sub("", text)))
+    """The words, each one object wherever it stands: a listener keeps them."""
+    return frozenset(map(sys.intern, _WORD.findall(_NO_NAMES.sub("", text))))
 
 
 class Hook(NamedTuple):
