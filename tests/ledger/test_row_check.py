@@ -23,7 +23,7 @@ from expirebridge.store.client import Store
 from tests.kit.ledgers import LedgerHarness
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import state_of
-from tests.kit.witness import Witness, listening
+from tests.kit.witness import GATE_CLOSED, Witness, listening
 
 # The database is only asked as everywhere.
 pytestmark = pytest.mark.one_database
@@ -226,8 +226,8 @@ async def test_a_gate_that_closes_meanwhile_gives_it_back(
         with monkeypatch.context() as closed:
             closed.setattr(LedgerGate, "number", None)
             question.may_go_on.set()
-            [first] = await witness.until_ended()
-        assert first.end is End.RELEASED
+            [first] = await witness.until_ended(1, End.RELEASED)
+        assert GATE_CLOSED in first.reason
         await witness.until_ended(1, End.SUCCEEDED)
         assert has_no_traces(listener)
     assert ran == [1]
