@@ -21,6 +21,7 @@ from expirebridge.hooks import Hook, Hooks
 from expirebridge.limits.operations import AsyncLimitMethods, LimitMethods, LimitOperations
 from expirebridge.series.operations import AsyncSeriesMethods, SeriesMethods, SeriesOperations
 from expirebridge.settings import DEFAULT_URL, Settings, named_url, warn_of_variables
+from expirebridge.signals.operations import AsyncSignalMethods, SignalMethods, SignalOperations
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
 from expirebridge.task.codec import Codec
 from expirebridge.task.keywords import advising
@@ -38,6 +39,7 @@ class Operations(
     GroupOperations,
     LimitOperations,
     SeriesOperations,
+    SignalOperations,
     TaskOperations,
 ):
     """The operations of a producer, with the settings and hooks that they need."""
@@ -49,6 +51,7 @@ class Bridge(
     GroupMethods,
     LimitMethods,
     SeriesMethods,
+    SignalMethods,
 ):
     """Makes, finds and steers tasks; every call waits for the server.
 
@@ -125,6 +128,7 @@ class AsyncBridge(
     AsyncGroupMethods,
     AsyncLimitMethods,
     AsyncSeriesMethods,
+    AsyncSignalMethods,
 ):
     """The same, awaited. See `Bridge`; `client` is a `redis.asyncio.Redis`.
 

@@ -13,6 +13,7 @@ CAPABILITIES = (
     "limits",
     "groups",
     "series",
+    "signals",
     "sealing",
     "fleet",
     "foreign",

@@ -19,7 +19,7 @@ from expirebridge.task.calls.producing import MakeReply, NewTask, Obstacle
 from expirebridge.task.keys import check_group
 from expirebridge.task.methods import AsyncMethods, Methods, awaits, waits
 from expirebridge.task.new_task import new_task
-from expirebridge.task.operations.making import MakingOperations, func_of, no_member
+from expirebridge.task.operations.making import MakingOperations, functions_in, no_member
 from expirebridge.task.task import Outcome, State, Task
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class GroupOperations(MakingOperations):
         members = self._members(name, tasks)
         follow_up = self._follow_up(name, then)
         yield from self._before_making(
-            map(func_of, [*members, *([follow_up] if follow_up else [])])
+            functions_in([*members, *([follow_up] if follow_up else [])])
         )
         begun = yield from self._begin(name, on_failed, members, follow_up)
         if begun is not groups.calls.MakeGroupCode.MADE:
@@ -146,7 +146,7 @@ class GroupOperations(MakingOperations):
     def _add_members(self, group: str, items: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
         """Make members of a group, under numbers that the server gives out."""
         new = self._members(check_group(group), items)
-        yield from self._before_making(map(func_of, new))
+        yield from self._before_making(functions_in(new))
         made: dict[int, Task] = {}
         places: Sequence[int] = range(len(new))
         while places:
@@ -229,7 +229,7 @@ class GroupOperations(MakingOperations):
             raise TaskExists(name + FOLLOW_UP, "not finished")
         if follow_up is not None and begun.code is groups.calls.MakeGroupCode.MADE:
             self._made(follow_up, _reply_of(follow_up, begun))
-            yield from self._after_making([func_of(follow_up)])
+            yield from self._after_making(follow_up.funcs)
         return begun.code
 
     def _close(self, name: str) -> Steps["Group"]:

@@ -553,7 +553,7 @@ def _exists(id: str) -> TaskExists:
 def _made(
     new: NewTask, values: Mapping[str, Any], outcome: Outcome, key_ring: KeyRing | None
 ) -> LedgerTask:
-    args, kwargs = args_of(values["b_params"].encode(), new.id, values["b_func"], key_ring)
+    args, kwargs = args_of(values["b_params"].encode(), new.id, values["b_func"], key_ring=key_ring)
     return LedgerTask(
         id=new.id,
         func=values["b_func"],

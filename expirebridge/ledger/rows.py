@@ -194,7 +194,7 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
     params, message = str(row["params"]).encode(), row["message"]
     try:
         if keys.is_hidden(params):
-            args, kwargs = args_of(params, row["id"], row["func"], key_ring)
+            args, kwargs = args_of(params, row["id"], row["func"], key_ring=key_ring)
         else:
             args, kwargs = keys.decode_args(params)
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from expirebridge.errors import NotPermitted, ScriptFailed
+from expirebridge.errors import InvalidTask, NotPermitted, ScriptFailed
 from expirebridge.limits.calls import read_lane_arguments
 from expirebridge.limits.values import lane_value
 from expirebridge.task.calls.call import PARTITIONS, Steps
@@ -27,23 +27,27 @@ class LaneValues:
         self._read_at = -math.inf
         self._declared: Mapping[str, Sequence[Any]] = {}
 
-    def of(self, func: str, args: bytes) -> Steps[bytes]:
+    def of(self, funcs: Sequence[str], args: bytes) -> Steps[bytes]:
         """Return what stands behind the arguments in a record; nothing if no limit asks for any.
 
-        `args` are the arguments as JSON.
+        `args` are the arguments as JSON, which each of these functions may get. Raises InvalidTask
+        if one name stands for two values of them.
         """
         if time.monotonic() - self._read_at >= BELIEVED_FOR:
             self._declared = yield from _read()
             self._read_at = time.monotonic()
-        limits = self._declared.get(func)
+        limits = [limit for func in funcs for limit in self._declared.get(func, ())]
         if not limits:
             return b""
         positional, named = decode_args(args)
-        values = {
-            name: _value(positional, named, place, name, default)
-            for limit in limits
-            for place, name, default in _arguments(limit)
-        }
+        values = dict[str, str]()
+        for place, name, default in (one for limit in limits for one in _arguments(limit)):
+            value = _value(positional, named, place, name, default)
+            if values.setdefault(name, value) != value:
+                raise InvalidTask(
+                    f"on_signal: the limits of {' and '.join(funcs)} both ask for {name!r}, which "
+                    "is another argument of each: give it the same place in both"
+                )
         return b" " + orjson.dumps(values) if values else b""
 
 

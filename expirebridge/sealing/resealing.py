@@ -1,6 +1,6 @@
 """Seals with the first key what was sealed with another one, after keys were changed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, cast
@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from expirebridge.capabilities import given
 from expirebridge.sealing import calls
 from expirebridge.sealing.calls import Replacement
-from expirebridge.store.record_values import call_of
+from expirebridge.store.record_values import funcs_of
 from expirebridge.task.calls.call import Command, Steps
 from expirebridge.task.calls.pages import Pages, RecordPage
 from expirebridge.task.key_ring import (
@@ -20,8 +20,8 @@ from expirebridge.task.key_ring import (
 )
 from expirebridge.task.task import State
 
-_SealAgain = Callable[[KeyRing, str, str, bytes], bytes]
-"""Seals a field again, of a task or a series of this id and function."""
+_SealAgain = Callable[[KeyRing, str, Sequence[str], bytes], bytes]
+"""Seals a field again, of a task or a series of this id and these functions."""
 _AT_ONCE = 512 * 1024
 """Bytes that one request replaces, about."""
 
@@ -97,10 +97,10 @@ def _of(
     done: Resealed, key_ring: KeyRing, kind: str, id: str, record: Mapping[str, bytes]
 ) -> Iterator[Replacement]:
     """The fields of one record that are sealed with another key than the first."""
-    func, _ = call_of(record)
+    funcs = funcs_of(record)
     for name, seal_again in _FIELDS.items():
         stored, missing = record.get(name, b""), set[str]()
-        again = partial(_if_opened, key_ring, partial(seal_again, key_ring, id, func), missing)
+        again = partial(_if_opened, key_ring, partial(seal_again, key_ring, id, funcs), missing)
         new = replace_in_history(stored, again) if name == "history" else again(stored)
         if new != stored:
             yield Replacement(kind, id, name, stored, new)
@@ -125,22 +125,26 @@ def _if_opened(
         return stored
 
 
-def _arguments(key_ring: KeyRing, id: str, func: str, stored: bytes) -> bytes:
+def _arguments(key_ring: KeyRing, id: str, funcs: Sequence[str], stored: bytes) -> bytes:
     _, space, clear = stored.partition(b" ")
-    plain = key_ring.open_arguments(stored, id, func)
-    return key_ring.seal_arguments(plain, id, func) + space + clear
+    plain = key_ring.open_arguments(stored, id, *funcs)
+    return key_ring.seal_arguments(plain, id, *funcs) + space + clear
 
 
-def _result(key_ring: KeyRing, id: str, _: str, stored: bytes) -> bytes:
+def _result(key_ring: KeyRing, id: str, _: Sequence[str], stored: bytes) -> bytes:
     return key_ring.seal(key_ring.open(stored, id, Content.RESULT), id, Content.RESULT)
 
 
-def _error(key_ring: KeyRing, id: str, _: str, stored: bytes) -> bytes:
+def _error(key_ring: KeyRing, id: str, _: Sequence[str], stored: bytes) -> bytes:
     plain = key_ring.open(stored.partition(b"\n")[0], id, Content.ERROR)
     return key_ring.seal_error(plain, id)
 
 
-def _line(key_ring: KeyRing, id: str, _: str, stored: bytes) -> bytes:
+def _signal(key_ring: KeyRing, id: str, _: Sequence[str], stored: bytes) -> bytes:
+    return key_ring.seal(key_ring.open(stored, id, Content.SIGNAL), id, Content.SIGNAL)
+
+
+def _line(key_ring: KeyRing, id: str, _: Sequence[str], stored: bytes) -> bytes:
     return key_ring.seal_line(key_ring.open(stored, id, Content.ERROR), id)
 
 
@@ -148,5 +152,6 @@ _FIELDS: dict[str, _SealAgain] = {
     "args": _arguments,
     "result": _result,
     "error": _error,
+    "signal": _signal,
     "history": _line,  # each of its lines
 }

@@ -100,7 +100,7 @@ class Series:
         """
         func, inline = split_call(stored.record.get("call", b""))
         encoded = stored.record.get("args", b"") if inline == IN_RECORD else inline
-        args, kwargs = args_of(encoded, stored.id, func, key_ring)
+        args, kwargs = args_of(encoded, stored.id, func, key_ring=key_ring)
         tick, last_id = stored.whole("tick"), stored.text("last") or None
         late = stored.whole("late")
         waits = stored.waiting in UNCLAIMED

@@ -74,8 +74,20 @@ def split_call(call: bytes) -> tuple[str, bytes]:
     return text(func), args
 
 
+def funcs_of(record: Mapping[str, bytes]) -> tuple[str, ...]:
+    """The functions for which the arguments of a record are sealed.
+
+    Of a task that a signal decides, or did, these are that of its deadline, and that of its signal.
+    """
+    func = call_of(record)[0]
+    if (lost := record.get("lost")) is not None:
+        return split_call(lost)[0], func
+    other = record.get("on_signal", record.get("passed"))
+    return (func,) if other is None else (func, text(other))
+
+
 def args_of(
-    stored: bytes, id: str = "", func: str = "", key_ring: KeyRing | None = None
+    stored: bytes, id: str = "", *funcs: str, key_ring: KeyRing | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """Read arguments to be looked at; what cannot be read is shown as it is.
 
@@ -84,7 +96,7 @@ def args_of(
     """
     if stored.startswith(MARK):
         try:
-            stored = ring_for(stored, key_ring).open_arguments(stored, id, func)
+            stored = ring_for(stored, key_ring).open_arguments(stored, id, *funcs)
         except NotOpened:
             return [note_of(stored)], {}
     try:

@@ -13,6 +13,7 @@ from expirebridge.store.record_values import (
     args_of,
     call_of,
     first_moment,
+    funcs_of,
     json,
     moment,
     number,
@@ -21,6 +22,7 @@ from expirebridge.store.record_values import (
     whole,
     words,
 )
+from expirebridge.store.stored_signal import signal_shown
 from expirebridge.task.history import HistoryEntry
 from expirebridge.task.key_ring import (
     MARK,
@@ -38,7 +40,7 @@ from expirebridge.task.task import State, Task, from_ms
 
 _ATTEMPTS = {"retry", "snoozed", "released", "unknown", "lapsed", "rearmed", *State}
 
-_MOVES = {"reschedule", "extend", "put_off", "edit", "beat"}
+_MOVES = {"reschedule", "extend", "put_off", "edit", "beat", "signal"}
 
 
 def history_of(record: Mapping[str, bytes], state: State) -> tuple[HistoryEntry, ...]:
@@ -201,6 +203,11 @@ FIELDS = (
     Field("started", moment),
     Field("ended", moment),
     Field("result", json),
+    Field("on_signal", text, exported=_text),
+    Field("passed", exported=_text),
+    Field("lost", exported=_text),
+    Field("signal", exported=_text),
+    Field("signalled", exported=_text),
     Field("after", text, exported=_text),
     Field("then", text),
 )
@@ -261,6 +268,13 @@ class ClaimedTask(NamedTuple):
     given_back: bool = False
     """True if a listener had it before, and its attempt was not counted; or another database did,
     when it was due."""
+    told: Mapping[str, bytes] = _NOTHING
+    """Fields of its record that few tasks have."""
+
+    @property
+    def sealed_for(self) -> tuple[str, ...]:
+        """The functions for which its arguments are sealed."""
+        return funcs_of({"call": self.func.encode(), **self.told})
 
     @property
     def waited(self) -> float:
@@ -305,7 +319,12 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
         ledger,
         _held(others[_WAITED]) if "waited" in shown else 0.0,
         bool(given_back) and not shown.get("snoozes"),
+        _told(others[len(CLAIMED)]) if len(others) > len(CLAIMED) else _NOTHING,
     )
+
+
+def _told(columns: Sequence[bytes]) -> dict[str, bytes]:
+    return {text(name): value for name, value in zip(columns[::2], columns[1::2], strict=True)}
 
 
 def error_of(stored: bytes, id: str, key_ring: KeyRing | None) -> bytes:
@@ -330,6 +349,7 @@ def _in_clear(record: Mapping[str, bytes]) -> tuple[str, ...]:
         "arguments": args != ERASED and args,
         "result": record.get("result"),
         "error": record.get("error"),
+        "signal": record.get("signal"),
     }
     found = [name for name, stored in parts.items() if stored and not stored.startswith(MARK)]
     if re.search(_CLEAR_LINE, record.get("history", b"")):
@@ -362,7 +382,7 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
     in_clear = _in_clear(record) if key_ring is not None else ()
     _open_texts(record, text(id), key_ring)
     func, stored = call_of(record)
-    args, kwargs = args_of(stored, text(id), func, key_ring)
+    args, kwargs = args_of(stored, text(id), *funcs_of(record), key_ring=key_ring)
     made = whole(record.get("made", b""))
     standing = State(text(state)) if text(state) in set(State) else State.FAILED
     return Task(
@@ -379,5 +399,6 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
         late=late_from(record) if standing.finished else None,
         listener=_last_listener(record),
         in_clear=in_clear,
+        signal=signal_shown(record, text(id), key_ring),
         **shown(record),
     )

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from expirebridge.capabilities import given
-from expirebridge.store.record_values import split_call
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Outside, Steps
 from expirebridge.task.calls.producing import NewTask
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 class ClearValues(Protocol):
     """Finds what a capability reads of arguments, to have it in clear beside hidden ones."""
 
-    def of(self, func: str, args: bytes) -> Steps[bytes]:
-        """Return what stands behind the arguments of such a call in a record."""
+    def of(self, funcs: Sequence[str], args: bytes) -> Steps[bytes]:
+        """Return what stands behind these arguments in a record, for each of the functions."""
 
 
 class GivesClearValues(Protocol):
@@ -64,24 +63,27 @@ class ArgumentWriter:
         args = new.fields.get("args")
         if self.is_plain or not isinstance(args, bytes):
             return new
-        stored = yield from self.stored(split_call(new.call)[0], new.id, args)
+        stored = yield from self.stored(new.funcs, new.id, args)
         return new._replace(fields=new.fields | {"args": stored})
 
-    def stored(self, func: str, id: str, args: bytes) -> Steps[bytes]:
-        """Return arguments of a task, JSON, as its record holds them. Raises as `write`."""
+    def stored(self, funcs: Sequence[str], id: str, args: bytes) -> Steps[bytes]:
+        """Return arguments of a task, JSON, as its record holds them. Raises as `write`.
+
+        `funcs` are its function, and that of its signal, if it may have one.
+        """
         stored = args
         if self._codec is not None and len(args) > keys.MAX_ARGS:
             codec = load_codec(self._codec)
             stored = yield from Outside(functools.partial(encode_large, codec, args, id))
-        stored = self.sealed(stored, id, func)
+        stored = self.sealed(stored, id, *funcs)
         if stored is not args:
             for values in self._clear_values:
-                stored += yield from values.of(func, args)
+                stored += yield from values.of(funcs, args)
         return stored
 
-    def sealed(self, args: bytes, id: str, func: str) -> bytes:
+    def sealed(self, args: bytes, id: str, *funcs: str) -> bytes:
         """Return arguments sealed for a task or a series, if there is a key."""
-        return args if self._key_ring is None else self._key_ring.seal_arguments(args, id, func)
+        return args if self._key_ring is None else self._key_ring.seal_arguments(args, id, *funcs)
 
     def definition(self, name: str, digest: str) -> str:
         """What is stored of a group that has this digest, with which nobody can try arguments.

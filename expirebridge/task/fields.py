@@ -84,6 +84,7 @@ FIELDS = (
     ShownField("state", Format.STATE, "State", 10),
     ShownField("queued"),
     ShownField("func", Format.FUNC, "Function", 20),
+    ShownField("on_signal", Format.FUNC, "On a signal", 25, rare=True, text="on signal"),
     ShownField("args", Format.JSON, "Arguments", 30),
     ShownField("due", Format.MOMENT, "Due", 40),
     ShownField("tick", Format.MOMENT),

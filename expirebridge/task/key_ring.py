@@ -35,6 +35,7 @@ class Content(StrEnum):
 
     RESULT = "result"
     ERROR = "error"
+    SIGNAL = "signal"
 
 
 class NotOpened(ValueError):
@@ -68,13 +69,16 @@ class KeyRing:
         self.first = next(iter(keys))
         """The name of the key that seals."""
 
-    def seal_arguments(self, plain: bytes, id: str, func: str) -> bytes:
-        """Seal the arguments of a task: for no other function do they open."""
-        return self._seal(plain, _bound_to(id, _ARGUMENTS, func))
+    def seal_arguments(self, plain: bytes, id: str, *funcs: str) -> bytes:
+        """Seal the arguments of a task: for no other functions do they open.
 
-    def open_arguments(self, stored: bytes, id: str, func: str) -> bytes:
+        There are two if a signal chooses: that of the deadline, and that of the signal.
+        """
+        return self._seal(plain, _bound_to(id, _ARGUMENTS, *funcs))
+
+    def open_arguments(self, stored: bytes, id: str, *funcs: str) -> bytes:
         """Open the arguments of a task, without values that stand behind them. Raises NotOpened."""
-        return self._open(stored.partition(b" ")[0], _bound_to(id, _ARGUMENTS, func))
+        return self._open(stored.partition(b" ")[0], _bound_to(id, _ARGUMENTS, *funcs))
 
     def seal(self, plain: bytes, id: str, content: Content) -> bytes:
         """Seal a part of the task of this id; what is empty stays so."""

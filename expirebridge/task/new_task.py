@@ -52,6 +52,7 @@ def new_task(
     late_after: Duration | None = None,
     misfire: "MisfireSpec | None" = None,
     private: bool = False,
+    on_signal: Named | None = None,
 ) -> producing.NewTask:
     """Check the arguments of `make_task`; `place` is that of the handlers.
 
@@ -61,6 +62,9 @@ def new_task(
         raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
     name, encoded = call_of(place, func, args, kwargs, limited=not writer.takes_large)
     fields: dict[str, Argument] = {}
+    if on_signal is not None:
+        fields["on_signal"] = _second_function(place, func, args, kwargs, on_signal)
+        private = private or is_private(on_signal)
     if len(encoded) > keys.MAX_ARGS_IN_KEY or writer.seals or is_private(func, private):
         fields["args"] = encoded
         encoded = keys.IN_RECORD
@@ -226,6 +230,34 @@ def when_of(delay: Duration | None, at: datetime | None) -> When:
     if delay is not None:
         return When(round(seconds_of(delay, name="delay") * 1000), relative=True)
     return When(max(to_ms(check_aware(at, name="at")), 0), relative=False)
+
+
+def _second_function(
+    place: HandlersPlace,
+    func: Func,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    on_signal: Named,
+) -> str:
+    """The name of the function that a signal runs, with the task's own arguments.
+
+    Raises InvalidTask if it cannot take them.
+    """
+    first, args, kwargs = _parts(func, args, kwargs)
+    if isinstance(on_signal, Call):
+        raise InvalidTask(
+            "on_signal: give a handler, or its name: it gets the arguments of the task itself"
+        )
+    try:
+        name, _ = call_of(place, on_signal, args, kwargs, limited=False)
+    except InvalidTask as error:
+        raise InvalidTask(f"on_signal: {error}") from None
+    if name == name_of(first, place):
+        raise InvalidTask(
+            f"on_signal={name!r}: it is the function that runs at the deadline; give another one. "
+            "To run a task earlier, call run_now"
+        )
+    return name
 
 
 def _parts(

@@ -4,7 +4,7 @@ Each is added here once; `Bridge.make_task`, which describes them, and `Bridge.s
 out. Where a default says something, the function itself spells the option out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -33,3 +33,4 @@ class TaskOptions(PolicyOptions, total=False):
     max_wait: Duration | None
     window: Duration | None
     private: bool
+    on_signal: str | Callable[..., Any] | None

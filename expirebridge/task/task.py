@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # a process that only makes tasks does without these
     from expirebridge.task.history import HistoryEntry
     from expirebridge.task.lateness import Lateness
     from expirebridge.task.queue_place import QueuePlace
+    from expirebridge.task.signal import Signal
     from expirebridge.task.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,6 +75,11 @@ class Change(StrEnum):
     DECLARED = "declared"  # a series is not removed: a listener's handlers declare it
     PASSED = "passed"  # it has failed, and keeps the others of its lane waiting no longer
     UNCHANGED = "unchanged"  # it has no slot to give up; or, of `edit`, it is not as was expected
+    SIGNALLED = "signalled"  # by this signal: it runs its other function
+    SIGNALLED_BEFORE = "signalled before"  # another signal has decided
+    BEGUN = "begun"  # an attempt has begun, so its deadline has decided: the signal is too late
+    NOT_AWAITED = "not awaited"  # a signal for a task that was made without `on_signal`
+    OF_LEDGER = "of a ledger"  # a signal that is to go to its row: `ledger.signal`
     EDITED = "edited"  # its new arguments fit what a listener has declared
     EDITED_UNCHECKED = "edited, not checked"  # no live listener has declared the signature
 
@@ -131,6 +137,10 @@ class Task:
     """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
     trace: str | None = None
     """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
+    on_signal: str | None = None
+    """The function that runs instead if it is signalled, as long as it can be."""
+    signal: "Signal | None" = None
+    """The signal that decided that this function runs, if one did."""
     after: str | None = None
     """The id of the task whose handler returned this one as its follow-up, if one did."""
     then: str | None = None

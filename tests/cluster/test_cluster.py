@@ -376,6 +376,9 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.edit("steered", [2]) in {Change.EDITED, Change.EDITED_UNCHECKED}
     assert tasks.bridge.cancel("steered") is Change.CANCELLED
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW
+    tasks.bridge.make_task("mail.send", [1], "1h", id="signalled", on_signal="sms.send")
+    assert tasks.bridge.signal("signalled") is Change.SIGNALLED
+    assert tasks.bridge.cancel("signalled") is Change.CANCELLED
     assert [task.id for task in tasks.store.run(tasks.claim("steered")).tasks] == ["steered"]
     tasks.settle("steered", "succeeded")
 

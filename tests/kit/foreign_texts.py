@@ -304,6 +304,9 @@ RECIPES: Mapping[str, Recipe] = {
     "run_series": _one("n", "ser"),
     "scan": _one(0, 1000, 1, 1),
     "set_weight": _one("A", None, 2),
+    "signal": lambda text: [
+        (0, "n", id, digests, text, text) for id in IDS for digests in ("", text)
+    ],
     "settle": _settle,
     "settle_then": _settle_then,
     "survey_functions": _one(100),

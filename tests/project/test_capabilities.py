@@ -50,6 +50,7 @@ import expirebridge.series.roles
 import expirebridge.series.sealed_records
 import expirebridge.series.stored_calls
 import expirebridge.series.words
+import expirebridge.signals.fields
 from expirebridge.capabilities import given
 from expirebridge.checks.capability_checks import ExternalChecks, GivesChecks, checks_on
 from expirebridge.checks.finding import Occasion
@@ -77,7 +78,11 @@ EXPLAIN: tuple[Explains, ...] = (
     expirebridge.fleet.explain,
     expirebridge.ledger.explain,
 )
-FIELDS: tuple[GivesFields, ...] = (expirebridge.groups.fields, expirebridge.series.fields)
+FIELDS: tuple[GivesFields, ...] = (
+    expirebridge.groups.fields,
+    expirebridge.series.fields,
+    expirebridge.signals.fields,
+)
 CLEAR_VALUES: tuple[GivesClearValues, ...] = (expirebridge.limits.clear_values,)
 CHECKS: tuple[GivesChecks, ...] = (
     expirebridge.limits.checks,

@@ -18,6 +18,7 @@ from expirebridge.task.fields import Format, Reference, ShownField
 from expirebridge.task.history import HistoryEntry
 from expirebridge.task.lateness import LateCause, Lateness
 from expirebridge.task.queue_place import QueuePlace
+from expirebridge.task.signal import Signal
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 FULL = Task(
@@ -27,6 +28,7 @@ FULL = Task(
     late=Lateness(2, LateCause.UNKNOWN), tick=NOW, trace="00", after="b", then="c",
     queued=QueuePlace(lane="x", position=1, held=1, limit=None),
     history=(HistoryEntry(at=NOW, what="created"),), in_clear=("error",),
+    on_signal="mail.answer", signal=Signal({"ref": 7}, NOW, "psp", "mail.remind"),
 )  # fmt: skip
 """Has all that a task can have."""
 
@@ -39,6 +41,7 @@ DESCRIBED: Mapping[type, tuple[Sequence[ShownField], Mapping[str, str]]] = {
             "listener": "for programs",
             "waited": "for programs",
             "trace": "for tracing, in no face",
+            "signal": "its parts are shown",
             "completer": "a listener gives it to a handler",
         },
     ),
@@ -86,7 +89,8 @@ def test_no_two_fields_stand_in_one_place_of_a_page(shown: type) -> None:
 
 def test_the_text_of_a_task_has_all_that_is_described() -> None:
     names = [name for name, _ in task_as_rows(FULL)]
-    assert names == [*(field.text or field.name for field in of_tasks.FIELDS), "history"]
+    described = [field.text or field.name for field in of_tasks.FIELDS]
+    assert names == [*described, "history"]
 
 
 def test_the_text_of_a_task_has_what_capabilities_add() -> None:

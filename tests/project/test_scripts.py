@@ -174,7 +174,7 @@ def test_features_are_asked_by_headers_alone() -> None:
     """But for these: a script without shared files of a feature, and one that may begin its use."""
     found = {file for file in TEXTS if re.search(r"\buses\b", without_comments(file))}
     assert found == {
-        "include/format", "include/features", "include/arrivals", "declare_limits",
+        "include/format", "include/features", "include/arrivals", "include/noted", "declare_limits",
         "receive_holds_and_weights",
     }  # fmt: skip
 
@@ -328,7 +328,7 @@ def test_no_scope_has_too_many_names(client: redis.Redis) -> None:
 ORDER = {
     "on_move": ["mark_moved", "leave_or_keep", "note_moved", "note_tick_moved"],
     "on_forget": ["leave_all"],
-    "on_make": ["make_member"],
+    "on_make": ["make_member", "keep_signalled"],
     "on_give_up": ["leave_all", "give_up"],
     "on_anew": ["keep_begun"],
     "settle_fields": ["LANE_FIELDS"],
@@ -339,12 +339,13 @@ ORDER = {
     "on_succeed": ["mark_succeeded", "free_slots", "note_succeeded", "note_ticks_succeeded"],
     "at_end": ["serve_freed"],
     "on_left": ["serve_others"],
-    "claim_fields": ["CLAIM_FIELDS"],
+    "claim_fields": ["CLAIM_FIELDS", "CLAIM_FIELDS"],
     "on_look": ["is_blocked"],
     "on_claim": ["admit"],
     "on_start": ["start_tick"],
-    "on_take": ["take_slots"],
-    "before_taken": ["write_admitted"],
+    "on_take": ["take_slots", "note_passed"],
+    "before_taken": ["write_admitted", "count_passed"],
+    "on_reply": ["tell_signal"],
     "on_park": ["end_tick_before"],
     "on_crowded": ["take_others"],
     "held_fields": ["HELD_FIELDS"],
@@ -353,6 +354,9 @@ ORDER = {
     "on_change": ["answer_elsewhere"],
     "on_made": ["note_asked"],
     "on_edit": ["leave_if_others"],
+    "on_swap": ["leave_for_others"],
+    "on_write": ["note_signals"],
+    "on_stray": ["remove_lost"],
     "on_sweep": ["sweep_lanes", "note_holds", "forget_groups"],
     "on_swept": ["tell_swept", "find_stopping"],
     "on_count": ["count_move"],
@@ -361,7 +365,7 @@ ORDER = {
     "on_beat": ["tell_lacking", "tell_next_making"],
     "lacking": ["lacks_limits"],
     "stranded": ["is_out_of_line"],
-    "on_again": ["raise_generation"],
+    "on_again": ["raise_generation", "keep_decision"],
     "on_next": ["raise_next"],
     "on_revise": ["mark_revised"],
     "kept_longer": ["keep_unwritten"],

@@ -217,6 +217,7 @@ def steer(url: str) -> None:
         assert bridge.reschedule("a", "1h") is Change.MOVED
         assert bridge.put_off_tag("y", "1h")[Change.MOVED] == 1
         assert bridge.edit("a", [3]) is Change.EDITED_UNCHECKED
+        assert bridge.signal("a") is Change.NOT_AWAITED
         found = bridge.get("a")
         assert found is not None
         assert found.state is State.PENDING

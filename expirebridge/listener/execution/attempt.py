@@ -11,6 +11,7 @@ from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, 
 from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.session import SessionOwner
 from expirebridge.store.record_values import ring_for
+from expirebridge.store.stored_signal import signal_in
 from expirebridge.store.task_records import ClaimedTask, listener_of
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.codec import encoded_in
@@ -18,6 +19,7 @@ from expirebridge.task.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.task.keys import decode_args
 from expirebridge.task.lateness import Lateness
 from expirebridge.task.policies import DEFAULT_POLICY, RetryPolicy
+from expirebridge.task.signal import Signal
 from expirebridge.task.task import State, Task, from_ms
 from expirebridge.task.transactions import Transaction
 
@@ -222,7 +224,9 @@ class Attempt:
         claimed = self.claimed
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+        signal: Signal | None = None
         try:
+            signal = signal_in(claimed.told, claimed.id, self.outcomes.key_ring)
             stored = self._opened(claimed.args)
             self.encoded = encoded_in(stored)
             if self.encoded is None:
@@ -243,6 +247,7 @@ class Attempt:
             attempt=claimed.attempt,
             lapses=claimed.lapses,
             listener=listener_of(claimed.token),
+            signal=signal,
             **claimed.shown,
         )
 
@@ -251,7 +256,7 @@ class Attempt:
         if not stored.startswith(MARK):
             return stored
         key_ring = ring_for(stored, self.outcomes.key_ring)
-        return key_ring.open_arguments(stored, self.claimed.id, self.claimed.func)
+        return key_ring.open_arguments(stored, self.claimed.id, *self.claimed.sealed_for)
 
 
 class FinishedAttempt(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from expirebridge.store.record_values import call_of, ring_for, text
+from expirebridge.store.record_values import call_of, funcs_of, ring_for, text
 from expirebridge.store.task_records import task_from
 from expirebridge.task.calls.call import Command, OfId, new_nonce, rows_of, script
 from expirebridge.task.calls.producing import change_of
@@ -24,6 +24,8 @@ class EditedTask(NamedTuple):
     """The record's field `args`, empty if there is none."""
     args: bytes
     """The arguments as JSON."""
+    funcs: tuple[str, ...]
+    """The functions for which they are sealed."""
     hidden: str
     """Why `args` has not the arguments, if they are encoded, or sealed and not opened here."""
     in_ledger: bool
@@ -40,19 +42,19 @@ def read_task(id: str, key_ring: KeyRing | None = None) -> Command[EditedTask | 
 
 def _edited(row: Sequence[Any], key_ring: KeyRing | None) -> EditedTask:
     record = {text(name): value for name, value in rows_of(row[4], 2)}
-    func, stored = call_of(record)
-    args = stored
+    _, stored = call_of(record)
+    args, funcs = stored, funcs_of(record)
     hidden = ""
     if stored.startswith(MARK):
         try:
-            args = ring_for(stored, key_ring).open_arguments(stored, text(row[0]), func)
+            args = ring_for(stored, key_ring).open_arguments(stored, text(row[0]), *funcs)
         except NotOpened as fault:
             hidden = str(fault)
     if not hidden and is_hidden(args):
         hidden = "a codec encoded them"
     task = task_from(row, key_ring)
     field = record.get("args", b"")
-    return EditedTask(task, record["call"], field, args, hidden, "ledger" in record)
+    return EditedTask(task, record["call"], field, args, funcs, hidden, "ledger" in record)
 
 
 def edit(id: str, before: EditedTask | None, args: bytes) -> Command[Change | None]:

@@ -43,6 +43,12 @@ class NewTask(NamedTuple):
     """The other fields of its record."""
 
     @property
+    def funcs(self) -> tuple[str, ...]:
+        """The functions that it may run: the second one if it is signalled."""
+        first, second = split_call(self.call)[0], self.fields.get("on_signal")
+        return (first,) if second is None else (first, str(second))
+
+    @property
     def args(self) -> bytes:
         """Its arguments as the record holds them, there or in the call."""
         args = self.fields.get("args") or self.call.partition(b"?")[2]
@@ -50,10 +56,10 @@ class NewTask(NamedTuple):
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for make.lua."""
-        id, has_random_id, if_exists, call, (ms, relative), fields = self
+        id, _, if_exists, call, (ms, relative), fields = self
         pairs = [item for pair in fields.items() for item in pair] if fields else ()
         return (
-            id, "1" if has_random_id else "0", if_exists, call, "in" if relative else "at", ms,
+            id, "1" if _is_drawn(self) else "0", if_exists, call, "in" if relative else "at", ms,
             len(fields), *pairs,
         )  # fmt: skip
 
@@ -97,7 +103,7 @@ def make(tasks: Sequence[NewTask], *, bulk: bool = False) -> Command[list[MakeRe
     random_ids = all(map(_HAS_RANDOM_ID, tasks))
     route = ByItem(tasks, _ID_OF_NEW, make, random_ids and not bulk, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
-    if not random_ids:
+    if not all(map(_is_drawn, tasks)):
         return script(
             "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
         )
@@ -113,6 +119,11 @@ _ROW = 3
 
 _ID_OF_NEW = attrgetter("id")
 _HAS_RANDOM_ID = attrgetter("has_random_id")
+
+
+def _is_drawn(task: NewTask) -> bool:
+    """True if its id is enough to recognize a resend: nothing can have changed the task since."""
+    return task.has_random_id and "on_signal" not in task.fields
 
 
 def _read_replies(reply: list[Any]) -> list[MakeReply]:

@@ -117,6 +117,9 @@ local function examine(name, id, call, hint, invalid)
   if named and trigger_key(id, named) == name then
     return examine_known(id, named, hint, invalid), id
   end
+  for i = 1, named and #on_stray or 0 do
+    if on_stray[i](id, name) then return KNOWN, id end
+  end
   local own_id = home .. redis.sha1hex(name)
   local own = read(own_id, FIELDS)
   if own and trigger_key(own_id, own) == name then

@@ -19,8 +19,8 @@
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', and ' again' after it if an attempt before was not counted, or it was
 --          moved here from another database when it was due; trigger key, and nil, or what most tasks lack:
---          {call (if another name than the id's own is the trigger key's), and the rare ones of
---          FIELDS}
+--          {call (if another name than the id's own is the trigger key's), the rare ones of
+--          FIELDS, and names and values that a capability tells of it, if it does}
 --
 -- A client's time depends most on the number of parts in a reply: there are three for each task.
 -- The timer of a due id may still run: then a client put it off, and only its score moves.

@@ -63,15 +63,10 @@ local function count_peers(func)
   return math.max(count, 1)
 end
 
--- True if the listener has its share of the due and running tasks, among the listeners that have this function.
-local function has_its_share(func)
-  if not held then return false end
-  if not peers[func] then peers[func] = count_peers(func) end
-  return claimed >= share_of(waiting, running, peers[func])
-end
-
+-- Takes a task, unless the listener has its share of the due and running ones, among those that have this function.
 local function take_unless_share(id, score, func)
-  if has_its_share(func) then
+  if held and not peers[func] then peers[func] = count_peers(func) end
+  if held and claimed >= share_of(waiting, running, peers[func]) then
     reply[3] = SHARE
   else
     take_if_due(id, score)

@@ -64,7 +64,7 @@ class EditingOperations(OperationGroup):
                 return Change.UNCHANGED
             else:
                 new, checked = yield from check_edit(self, found, args, kwargs)
-                stored = yield from self._writer.stored(found.task.func, id, new)
+                stored = yield from self._writer.stored(found.funcs, id, new)
                 change = yield from calls.editing.edit(id, found, stored)
             if change is not None:
                 unchecked = change is Change.EDITED and not checked

@@ -1,7 +1,7 @@
 """Operations that make tasks."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -27,6 +27,7 @@ from expirebridge.task.calls.producing import Obstacle
 from expirebridge.task.durations import Duration, seconds_of
 from expirebridge.task.new_task import (
     Func,
+    Named,
     checked,
     chunks,
     new_task,
@@ -68,6 +69,7 @@ class MakingOperations(OperationGroup):
         late_after: Duration | None = None,
         misfire: "MisfireSpec | None" = None,
         private: bool = False,
+        on_signal: Named | None = None,
     ) -> Steps[Task]:
         """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
 
@@ -103,6 +105,9 @@ class MakingOperations(OperationGroup):
         `private` keeps the arguments out of the key's name, in the task's record. That is so anyway
         if the bridge has keys, or if `func` is a handler with `private=True`, given itself.
 
+        `on_signal` is a handler, or its name, that runs instead, at once and with the same
+        arguments, if `signal` is called before the task is first claimed.
+
         Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
         `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
         by the server, and will be started at least once.
@@ -116,6 +121,7 @@ class MakingOperations(OperationGroup):
             self._settings.tasks, self._writer, func=func, args=args, delay=delay, kwargs=kwargs,
             at=at, id=id, if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
             retry=retry, timeout=timeout, late_after=late_after, misfire=misfire, private=private,
+            on_signal=on_signal,
         )  # fmt: skip
         return self._make(new)
 
@@ -141,7 +147,7 @@ class MakingOperations(OperationGroup):
         if group is not None:
             return (yield from self._add_members(group, tasks))
         new = self._checked(tasks)
-        yield from self._before_making(map(func_of, new))
+        yield from self._before_making(functions_in(new))
         return (yield from self._make_all(new))
 
     def _add_members(self, group: str, items: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
@@ -187,7 +193,7 @@ class MakingOperations(OperationGroup):
         if fault is not None and undone:
             places = [place for place, task in enumerate(new) if task.id in undone]
             raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
-        yield from self._after_making(map(func_of, new))
+        yield from self._after_making(functions_in(new))
         return [made[task.id] for task in new]
 
     def watch(
@@ -256,14 +262,14 @@ class MakingOperations(OperationGroup):
         return [written[task.id] for task in new]
 
     def _make(self, new: producing.NewTask) -> Steps[Task]:
-        yield from self._before_making([func_of(new)])
+        yield from self._before_making(new.funcs)
         new, made = yield from self._make_one(new)
         if made.obstacle is not None:
             refused = not_made(made.obstacle, new.id, made.state, made.call)
             self._not_made([new], refused)
             raise refused
         task = self._made(new, made)
-        yield from self._after_making([func_of(new)])
+        yield from self._after_making(new.funcs)
         return task
 
     def _make_one(
@@ -319,7 +325,9 @@ class MakingOperations(OperationGroup):
 
     def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
         func = split_call(made.call)[0]
-        args, kwargs = args_of(made.args, new.id, func, self._key_ring)
+        # One that was kept may have others.
+        sealed_for = new.funcs if func in new.funcs else (func,)
+        args, kwargs = args_of(made.args, new.id, *sealed_for, key_ring=self._key_ring)
         created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
             id=new.id,
@@ -381,9 +389,9 @@ def not_made(obstacle: Obstacle, id: str, state: State, call: bytes) -> TaskExis
     return TaskExists(id, state, in_ledger=obstacle is Obstacle.IN_LEDGER)
 
 
-def func_of(new: producing.NewTask) -> str:
-    """The name of the function that a task is to run."""
-    return split_call(new.call)[0]
+def functions_in(tasks: Iterable[producing.NewTask]) -> Iterator[str]:
+    """The names of the functions that tasks may run."""
+    return (name for task in tasks for name in task.funcs)
 
 
 def _tags_of(new: producing.NewTask) -> tuple[str, ...]:

@@ -9,6 +9,7 @@
 -- include state_sets
 -- when limits
 -- on on_edit 20 leave_if_others
+-- on on_swap 20 leave_for_others
 
 -- The lanes that a task's arguments name, as a set; and as a text, with the tenants.
 local function lanes_by(record)
@@ -54,3 +55,6 @@ local function leave_if_others(id, record, new)
   local named, text = lanes_by(new)
   if text ~= select(2, lanes_by(record)) then leave_former(id, new, named) end
 end
+
+-- With another function it is on no hold, and in no lane, of the former one. What both name it keeps.
+local function leave_for_others(id, record, new) leave_former(id, new, (lanes_by(new))) end

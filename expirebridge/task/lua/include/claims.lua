@@ -16,7 +16,8 @@ local resend, listeners, held = ARGV[8] == '1', tonumber(ARGV[11]), tonumber(ARG
 
 -- After this many lapses a task may be what kills its listeners: it is claimed alone, so no other dies with it.
 local LAPSES_UNTIL_ALONE = 2
--- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`: see store/task_records.py.
+-- Those up to `waited` are rare. They are in the reply, in this order, after `ledger`, and before what others tell of the
+-- task, a list of names and values: see store/task_records.py.
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick', 'waited',
   'attempt', 'lapses', 'made' }
 -- Of what `read` gives beside a record: the places of the rare ones.
@@ -43,12 +44,23 @@ local function whole(text, default)
   return string.find(text, '^%d+$') and text or string.format('%.0f', tonumber(text) or default)
 end
 
+-- How many bytes of a claim a task is: its call and arguments, and what was read of it for others, which is behind all
+-- of FIELDS.
+local function size_of(record, values)
+  local size = #record.call + #(record.args or '')
+  for i = 16, #values do size = size + #(values[i] or '') end
+  return size
+end
+
 local function add_to_reply(id, key, record, values, due, attempt)
   -- Values are read by place: reading by name makes a claim slower.
   local rare = record.key or record.ledger or false
   for i = FIRST, LAST do rare = rare or values[i] end
-  if rare then
+  local more
+  for i = 1, #on_reply do more = on_reply[i](record) or more end
+  if rare or more then
     rare = { record.key and record.call or false, record.ledger or false, unpack(values, FIRST, LAST) }
+    rare[#rare + 1] = more
   end
   local lapses, made = record.lapses and whole(record.lapses, 0) or '0', record.made and whole(record.made, -1) or '-1'
   local head = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
@@ -57,7 +69,7 @@ local function add_to_reply(id, key, record, values, due, attempt)
   local last = #reply
   reply[last + 1], reply[last + 2], reply[last + 3] = head, key, rare
   claimed = claimed + 1
-  bytes = bytes + #record.call + #(record.args or '')
+  bytes = bytes + size_of(record, values)
 end
 
 -- Reads the first of these ids, each followed by its score, and checks all their timers at once. It stops at the
@@ -72,7 +84,7 @@ local function look_ahead(ids, most)
     if record then
       records[(i + 1) / 2], all_values[(i + 1) / 2] = record, values
       keys[#keys + 1] = trigger_key(id, record)
-      seen = seen + #record.call + #(record.args or '')
+      seen = seen + size_of(record, values)
     end
   end
   none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0

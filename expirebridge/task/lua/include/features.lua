@@ -19,6 +19,7 @@ local function mark_format()
   if redis.call('EXISTS', own_key('limits'), own_key('lanes'), own_key('held'), own_key('holds')) > 0 then
     used[#used + 1] = 'limits'
   end
+  if redis.call('EXISTS', own_key('signals')) == 1 then used[#used + 1] = 'signals' end
   redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', partitions)
   if used[1] then
     features = table.concat(used, ' ')
@@ -30,7 +31,7 @@ local function mark_format()
   end
 end
 
--- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits', 'groups' or 'moving' ('partitions' is noted
+-- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits', 'groups', 'signals' or 'moving' ('partitions' is noted
 -- with their number). A script calls this before its first write that plain use does not make, and before it includes what
 -- serves that feature alone.
 local function note_feature(name)

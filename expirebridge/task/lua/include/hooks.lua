@@ -3,6 +3,7 @@
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 -- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
 -- gives on_show, on_tell, on_again, on_next, on_revise, kept_longer
+-- gives on_write, on_reply, on_swap, on_stray
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -13,9 +14,11 @@
 local on_move = {}
 -- (id, record): a record is about to be deleted, or starts anew.
 local on_forget = {}
--- (id, item, nonce): a task with an id of its producer's is to be made. Who answers, as `make_plain` does, has made
--- it, or refused it.
+-- (id, item, nonce, same_args): a task with an id of its producer's is to be made. Who answers, as `make_plain` does, has
+-- made it, or refused it; `same_args` compares the arguments of two.
 local on_make = {}
+-- (fields): a record is about to be written, with these names and values, whose id was not drawn for it.
+local on_write = {}
 -- (id): nobody waits any longer for a failed task to run again.
 local on_give_up = {}
 -- (id): a finished task is about to start anew. Returns names and values that its record keeps, or nil.
@@ -54,6 +57,8 @@ local on_claim = {}
 local on_start = {}
 -- (id, record, set, gone): it starts. Adds what its record gets, names and values, and names of fields that it loses.
 local on_take = {}
+-- (record): a task is told to the listener that takes it. Returns names and values that few tasks have, or nil.
+local on_reply = {}
 -- (): the tasks that were taken are about to be written.
 local before_taken = {}
 -- (): so many tasks were made to wait that this script looks at the others only in part.
@@ -73,6 +78,8 @@ local on_change = {}
 local on_made = {}
 -- (id, record, new): a task has got other arguments.
 local on_edit = {}
+-- (id, record, new): a task is about to be due, with another function.
+local on_swap = {}
 -- (most, lease, keep_failed): a sweep, which handles so many of each. Afterwards, (found): what it found; see sweep.lua.
 local on_sweep = {}
 local on_swept = {}
@@ -94,6 +101,9 @@ local on_gone = {}
 local lacking = {}
 -- (id, record): True if a task that has its place is not to be found by those who look for such tasks.
 local stranded = {}
+
+-- (id, name): there is a key that names a task, and is not its. True if it is known for what it is.
+local on_stray = {}
 
 -- (id, shown): a task is shown as `get` does.
 local on_show = {}

@@ -142,7 +142,7 @@ end
 -- Makes a task. If its id was not drawn for it, the first of `on_make` that answers makes or refuses it.
 local function make_one(id, item, nonce)
   for i = 1, item.has_random_id and 0 or #on_make do
-    local code, due, state, task = on_make[i](id, item, nonce)
+    local code, due, state, task = on_make[i](id, item, nonce, same_args)
     if code then return code, due, state, task end
   end
   return make_plain(id, item, nonce)

@@ -3,6 +3,7 @@
 -- include records
 -- include state_sets
 -- include drawn
+-- include hooks
 -- gives take_over, write
 
 -- A foreign task whose id was taken when its key was first seen may have the key that a new task needs.
@@ -20,6 +21,7 @@ end
 
 -- Writes a new record, as `write_new`, with an id that was not drawn for it.
 local function write(id, record, due, fields)
+  for i = 1, #on_write do on_write[i](fields) end
   take_over(trigger_key(id, record))
   write_new(id, record, due, fields)
 end

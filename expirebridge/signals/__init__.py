@@ -1,0 +1,13 @@
+"""Signals: a task runs one function at its deadline, and another if it is signalled before."""
+
+from typing import TYPE_CHECKING
+
+from expirebridge.task.lazy_imports import modules_of
+
+if TYPE_CHECKING:
+    from expirebridge.signals import calls, payload
+
+__all__ = ["calls", "payload"]
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+    __getattr__ = modules_of(__name__, __all__)
