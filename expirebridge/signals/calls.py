@@ -1,8 +1,11 @@
 """The call that signals a task."""
 
-from expirebridge.signals.payload import Payload
+from typing import Any
+
 from expirebridge.task.calls.call import Command, OfId, new_nonce, script
 from expirebridge.task.calls.producing import change_of
+from expirebridge.task.key_ring import KeyRing
+from expirebridge.task.signal_payload import encode
 from expirebridge.task.task import Change
 
 _ANSWERS = {
@@ -14,10 +17,11 @@ _ANSWERS = {
 """By the codes of signal.lua that other scripts do not have."""
 
 
-def signal(id: str, payload: Payload) -> Command[Change]:
-    """Signal a task."""
+def signal(id: str, payload: Any, by: str, key_ring: KeyRing | None) -> Command[Change]:
+    """Signal a task. Raises InvalidTask for an illegal payload or sender."""
+    said = encode(id, payload, by, key_ring)
     return script(
-        "signal", new_nonce(), id, payload.digests, payload.by, payload.stored,
+        "signal", new_nonce(), id, said.digests, said.by, said.stored,
         read=lambda code: _ANSWERS.get(code) or change_of(code, Change.SIGNALLED),
         route=OfId(id),
     )  # fmt: skip

@@ -32,8 +32,7 @@ class SignalOperations(OperationGroup):
         awaited (it has no `on_signal`); of a ledger (call `ledger.signal`); or not found. Raises
         InvalidTask for an illegal id, payload or `by`.
         """
-        said = signals.payload.encode(keys.check_id(id), payload, by, self._key_ring)
-        return signals.calls.signal(id, said)
+        return signals.calls.signal(keys.check_id(id), payload, by, self._key_ring)
 
 
 class SignalMethods(Methods):
