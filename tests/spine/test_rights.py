@@ -99,6 +99,41 @@ def group_some(bridge: Bridge) -> None:
     assert [(group.total, group.left) for group in bridge.list_groups().groups] == [(2, 0)]
 
 
+def await_signals(url: str, client: redis.Redis) -> None:
+    """Make tasks that wait for a signal, and send it: to one of them while it is paused."""
+    with Bridge(url) as bridge:
+        for id in ("s0", "s1"):
+            bridge.make_task("mail.send", [1], 60, id=id, on_signal="mail.answer")
+        assert client.hkeys("expirebridge:signals") == [b"since"]
+        bridge.pause("s1")
+        signal_each(url, client, "s0", "s1")
+
+
+def signal_each(url: str, client: redis.Redis, *ids: str) -> None:
+    """Signal the tasks that wait for it, and cancel them."""
+    with Bridge(url) as bridge:
+        assert {bridge.signal(id, {"ref": 7}) for id in ids} == {Change.SIGNALLED}
+        assert client.hget("expirebridge:signals", "signalled") == b"%d" % len(ids)
+        assert {bridge.cancel(id) for id in ids} == {Change.CANCELLED}
+
+
+def decide(url: str, store: Store, client: redis.Redis) -> None:
+    """Claim a task whose deadline has passed; its handler makes another one, which is signalled."""
+    make_awaiting(client, "d0", 0)
+    assert [task.func for task in claim(store).tasks] == ["mail.send"]
+    assert client.hget("expirebridge:signals", "passed") == b"1"
+    client.delete("expirebridge:signals", "expirebridge:meta")
+    await_signals(url, client)
+    assert settle(store, Settlement("d0", "t", "succeeded")) == [Settled.DONE]
+
+
+def make_awaiting(client: redis.Redis, id: str, delay: float) -> None:
+    """Make a task that waits for a signal, with all rights."""
+    port = client.get_connection_kwargs()["port"]
+    with Bridge(f"redis://127.0.0.1:{port}/1") as admin:
+        admin.make_task("mail.send", [1], delay, id=id, on_signal="mail.answer")
+
+
 def steer_group(url: str) -> None:
     """Find the group `g`, which is open; close and cancel it."""
     with Bridge(url) as bridge:
@@ -307,6 +342,7 @@ def listen(url: str, client: redis.Redis) -> None:
         set_one_aside(store, client)
         reconcile(store, client)
         end_group(store, bridge, client)
+        decide(url, store, client)
         limit_and_hold(store, client)
         findings = store.run(check_health(store.database, Settings(url=url)))
         assert findings[0].level is Level.OK
@@ -400,9 +436,11 @@ def carry(url: str, client: redis.Redis) -> None:
                     assert client.keys("expirebridge:tag:*") == []
                     assert client.keys("expirebridge:lane*") == []
                 assert mover.run()
-            assert (mover.moved.tasks, mover.moved.series) == (10, 1)
+            assert (mover.moved.tasks, mover.moved.series) == (11, 1)
             counts = moved.count()
-            assert (counts.pending, counts.paused) == (6, 1)
+            assert (counts.pending, counts.paused) == (7, 1)
+            with redis.Redis.from_url(after.url.replace("limited:secret@", "")) as plain:
+                assert plain.hkeys("expirebridge:signals") == [b"since"]
             assert (counts.succeeded, counts.failed) == (1, 2)
             assert [task.id for task in moved.list(tag="x").tasks] == ["a"]
             assert moved.list_series().series
@@ -420,6 +458,7 @@ def fill(url: str, client: redis.Redis) -> None:
         bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
         bridge.make_task("mail.send", [1], 60, id="paused")
         bridge.pause("paused")
+        bridge.make_task("mail.send", [1], 60, id="awaits", on_signal="mail.answer")
         bridge.make_task("mail.send", [1], 60, id="w")
         park(client, "w", "sms=17")
         bridge.make_task("mail.send", [1], 0, id="done")
@@ -507,6 +546,7 @@ async def work_as(
     match role:
         case LoginRole.PRODUCER:
             produce(url)
+            await_signals(url, client)
             steer_waiting(url, client)
             produce_by_functions(url, client)
             look_at_lanes(url, client)
@@ -515,6 +555,8 @@ async def work_as(
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
+            make_awaiting(client, "awaits", 60)
+            signal_each(url, client, "awaits")
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 members = [{"func": "a.b", "delay": 60}]
                 bridge.make_group("g", members, then=Then("a.b"), close=False)

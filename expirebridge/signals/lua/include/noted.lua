@@ -13,7 +13,8 @@ local function note_signals(fields)
   for i = 1, #fields, 2 do
     local name = fields[i]
     if name == 'on_signal' or name == 'passed' or name == 'signalled' then
-      redis.pcall('HSETNX', own_key('signals'), 'since', now)
+      -- HSETNX would be another right for each login that makes tasks, or moves them.
+      if redis.call('EXISTS', own_key('signals')) == 0 then redis.call('HSET', own_key('signals'), 'since', now) end
       return note_feature('signals')
     end
   end
