@@ -61,7 +61,8 @@ async def test_a_signal_runs_the_other_function_with_the_payload(settings: Setti
 
 
 async def test_a_task_tells_what_it_waits_for_and_what_came(ask: Ask) -> None:
-    await ask("make_task", "orders.cancel", [42], "15m", id="a", on_signal="orders.ship")
+    made = await ask("make_task", "orders.cancel", [42], "15m", id="a", on_signal="orders.ship")
+    assert (made.func, made.on_signal) == ("orders.cancel", "orders.ship")
     waits = await ask("get", "a")
     assert (waits.func, waits.on_signal, waits.signal) == ("orders.cancel", "orders.ship", None)
     assert await ask("signal", "a", [1], by="psp") is Change.SIGNALLED

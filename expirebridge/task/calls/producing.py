@@ -45,8 +45,14 @@ class NewTask(NamedTuple):
     @property
     def funcs(self) -> tuple[str, ...]:
         """The functions that it may run: the second one if it is signalled."""
-        first, second = split_call(self.call)[0], self.fields.get("on_signal")
-        return (first,) if second is None else (first, str(second))
+        first, second = split_call(self.call)[0], self.on_signal
+        return (first,) if second is None else (first, second)
+
+    @property
+    def on_signal(self) -> str | None:
+        """The function that it runs if it is signalled."""
+        second = self.fields.get("on_signal")
+        return None if second is None else str(second)
 
     @property
     def args(self) -> bytes:

@@ -109,8 +109,8 @@ class MakingOperations(OperationGroup):
         arguments, if `signal` is called before the task is first claimed.
 
         Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
-        `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
-        by the server, and will be started at least once.
+        `tags`, `on_signal` and `attempt` are not filled in: `get` has them. Once it returned, the
+        task is kept by the server, and will be started at least once.
 
         Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
         and a ServerError if the server failed or refused the call. After ServerUnreachable the task
@@ -339,6 +339,8 @@ class MakingOperations(OperationGroup):
             due=from_ms(made.due),
             created=from_ms(made.now) if created else None,
             tags=_tags_of(new) if created else (),
+            # A repeated call may find it signalled.
+            on_signal=new.on_signal if created and func == new.funcs[0] else None,
             outcome=made.outcome,
         )
         if task.outcome is Outcome.KEPT:
