@@ -20,7 +20,7 @@ def read_arguments(typed: str) -> tuple[list[Any], dict[str, Any]]:
     try:
         keys.check_args(encoded)
     except InvalidTask as error:
-        raise _with_advice(error, typed) from None
+        raise with_advice(error, typed) from None
     return keys.decode_args(encoded)
 
 
@@ -29,7 +29,7 @@ def read_positional(typed: str) -> list[Any]:
     try:
         return read_args(typed)
     except InvalidTask as error:
-        raise _with_advice(error, typed) from None
+        raise with_advice(error, typed) from None
 
 
 def read_named(typed: str) -> dict[str, Any]:
@@ -37,13 +37,16 @@ def read_named(typed: str) -> dict[str, Any]:
     try:
         return read_kwargs(typed)
     except InvalidTask as error:
-        raise _with_advice(error, typed) from None
+        raise with_advice(error, typed) from None
 
 
-def _with_advice(error: InvalidTask, typed: str) -> InvalidTask:
+def with_advice(error: InvalidTask, typed: str, *, any_value: bool = False) -> InvalidTask:
+    """Add to an error what to type instead: an array or an object, or `any_value` of JSON."""
     if "beyond 64 bits" in str(error) or "at most" in str(error):
         return error
     meant = _meant(typed)
+    if not any_value and meant is not None and not isinstance(meant, dict | list):
+        meant = [meant]
     if meant is None:
         return InvalidTask(f"""{error}: write JSON in single quotes, such as '[42, "hi"]'""")
     fault, place = str(error), str(error).partition(":")[0]
@@ -55,17 +58,13 @@ def _with_advice(error: InvalidTask, typed: str) -> InvalidTask:
 
 
 def _meant(typed: str) -> Any:
-    """The array or object that was probably meant; None if that cannot be said."""
+    """The value that was probably meant; None if that cannot be said."""
     readings = (json.loads, ast.literal_eval, _with_quotes)
     for read in readings:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             value = read(typed)
             json.dumps(value)  # what only Python can write raises TypeError
-            if isinstance(value, dict | list):
-                return value
-            if isinstance(value, tuple):
-                return list(value)
-            return [value]
+            return list(value) if isinstance(value, tuple) else value
     return None
 
 

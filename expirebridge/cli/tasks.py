@@ -1,6 +1,6 @@
 """Commands that make and find tasks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -194,22 +194,32 @@ _NOT_DONE = {
 """Why a change was not made, and what to do."""
 
 
-def report_change(id: str, change: Change, *, as_json: bool) -> None:
-    """Print what became of a task; exit with an error if it was not changed."""
-    _report_changes([(id, change)], as_json=as_json)
+def report_change(
+    id: str, change: Change, not_done: Mapping[Change, str] = _NOT_DONE, *, as_json: bool
+) -> None:
+    """Print what became of a task; exit with an error if it was not changed.
+
+    `not_done` has the answers that say so, each with its reason, in which {id} is the task's.
+    """
+    _report_changes([(id, change)], not_done, as_json=as_json)
 
 
-def _report_changes(changes: Iterable[tuple[str, Change]], *, as_json: bool) -> None:
+def _report_changes(
+    changes: Iterable[tuple[str, Change]],
+    not_done: Mapping[Change, str] = _NOT_DONE,
+    *,
+    as_json: bool,
+) -> None:
     """Print what becomes of each task; exit with an error if one is not changed."""
     all_well = True
     for id, change in changes:
-        all_well = all_well and change not in _NOT_DONE
+        all_well = all_well and change not in not_done
         if as_json:
             print_json({"id": id, "outcome": change})
-        elif change not in _NOT_DONE:
+        elif change not in not_done:
             print_line(f"{id}: {change}")
         else:
-            reason = _NOT_DONE[change].format(id=id)
+            reason = not_done[change].format(id=id)
             typer.echo(f"expirebridge: task {id!r}: {change}: {reason}", err=True)
     if not all_well:
         raise typer.Exit(NOT_POSSIBLE)
@@ -261,6 +271,12 @@ def make(
             metavar="DURATION", help="How long keep still applies after a run began: at most 1h."
         ),
     ] = None,
+    on_signal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FUNC", help="The handler that runs instead if a signal comes before it starts."
+        ),
+    ] = None,
     unknown: Unknown = OnUnknown.WARN,
     url: Url = None,
     as_json: AsJson = False,
@@ -268,12 +284,15 @@ def make(
     """Make a task.
 
     Example: expirebridge make mail.send '[42, "hi"]' --in 15m
+
+    Example: expirebridge make orders.cancel '[42]' --in 15m --id pay-42 --on-signal orders.ship
     """
     positional, keywords = read_arguments(args)
     with Bridge(url, unknown=unknown.value) as bridge:
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
             if_exists=if_exists.value, max_wait=max_wait, window=window, tags=tag or (),
+            on_signal=on_signal,
         )  # fmt: skip
     _show(task, as_json=as_json)
 

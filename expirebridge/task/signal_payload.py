@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from expirebridge.errors import InvalidTask
 from expirebridge.task import keys
 from expirebridge.task.key_ring import Content
@@ -40,6 +42,17 @@ def encode(id: str, payload: Any, by: str, key_ring: "KeyRing | None") -> Payloa
         return Payload(by, "", said)
     digests = key_ring.digests(b"signal " + id.encode() + b" " + said)
     return Payload(by, ",".join(digests), key_ring.seal(said, id, Content.SIGNAL))
+
+
+def read(typed: str) -> Any:
+    """Read a payload that was typed as JSON. Raises InvalidTask."""
+    encoded = typed.encode(errors="surrogateescape")  # what is not UTF-8 is refused
+    try:
+        payload = orjson.loads(encoded)
+        keys.decode_args(b"[" + encoded + b"]")  # refuses integers beyond 64 bits
+    except ValueError as error:
+        raise InvalidTask(f"payload: {error}") from None
+    return payload
 
 
 def _as_json(payload: Any) -> bytes:

@@ -48,6 +48,7 @@ WORDS: dict[str, list[str]] = {
     "series run": ["a"],
     "series show": ["a"],
     "show": ["a"],
+    "signal": ["a"],
     "watch": ["a", "a.b", "--ttl", "1"],
     "weight": ["a", "b", "2"],
     "why": ["a"],

@@ -51,6 +51,7 @@ import expirebridge.series.sealed_records
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 import expirebridge.signals.fields
+import expirebridge.signals.words
 from expirebridge.capabilities import given
 from expirebridge.checks.capability_checks import ExternalChecks, GivesChecks, checks_on
 from expirebridge.checks.finding import Occasion
@@ -124,6 +125,7 @@ WORDS: tuple[GivesWords, ...] = (
     expirebridge.limits.words,
     expirebridge.groups.words,
     expirebridge.series.words,
+    expirebridge.signals.words,
     expirebridge.sealing.words,
     expirebridge.fleet.words,
     expirebridge.foreign.words,
