@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from expirebridge.task.policies import Busy, Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.task.queue_place import DeclaredLimit, QueuePlace
     from expirebridge.task.reason import Reason
+    from expirebridge.task.signal import Signal
     from expirebridge.task.task import Change, Outcome, State, Task, current_task
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "ServerUnreachable",
     "ServerUnsuitable",
     "Settings",
+    "Signal",
     "SlotMoving",
     "SlotUnserved",
     "Snooze",
@@ -162,6 +164,7 @@ _NAMES = {
     "task.policies": "Busy Discard Exponential Retry Snooze Spread",
     "task.queue_place": "DeclaredLimit QueuePlace",
     "task.reason": "Reason",
+    "task.signal": "Signal",
     "task.task": "Change Outcome State Task current_task",
 }
 """The names of each module."""

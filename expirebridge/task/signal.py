@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from expirebridge.task.texts import short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Signal:
@@ -17,3 +19,6 @@ class Signal:
     """Who sent it; empty if that was not said."""
     instead_of: str
     """The function that would have run at the deadline."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

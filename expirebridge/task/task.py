@@ -146,8 +146,8 @@ class Task:
     then: str | None = None
     """Of a task that succeeded: the id of its follow-up, if its handler returned one."""
     in_clear: tuple[str, ...] = ()
-    """Read with keys: which of `arguments`, `result`, `error` and `history` are not sealed, so that
-    whoever can write to the server may have written them. Empty without keys."""
+    """Read with keys: which of `arguments`, `result`, `error`, `signal` and `history` are not
+    sealed, so that whoever can write to the server may have written them. Empty without keys."""
     completer: "Callable[[Transaction], None] | None" = field(
         default=None, repr=False, compare=False
     )

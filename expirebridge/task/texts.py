@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-_SECRETS = frozenset({"args", "kwargs", "key", "result", "error", "reason", "message"})
+_SECRETS = frozenset({"args", "kwargs", "key", "result", "error", "reason", "message", "payload"})
 """Fields that hold arguments, or what a handler made of them: a repr is easily logged."""
 _LONGEST_OF_ALL = 450
 _MOST_ITEMS = 2

@@ -113,6 +113,7 @@ def test_the_public_names_are_these() -> None:
         "ServerUnreachable",
         "ServerUnsuitable",
         "Settings",
+        "Signal",
         "SlotMoving",
         "SlotUnserved",
         "Snooze",

@@ -59,7 +59,7 @@ def test_the_repr_is_short_however_much_it_holds(kind: Any, held: object) -> Non
 def test_it_shows_no_arguments_and_nothing_that_was_made_of_them(kind: Any) -> None:
     value = filled(kind, "")
     for one in fields(kind):
-        if one.name in {"args", "kwargs", "key", "result", "error", "history"}:
+        if one.name in {"args", "kwargs", "key", "result", "error", "history", "payload"}:
             object.__setattr__(value, one.name, SECRET)
     assert SECRET not in repr(value)
 
