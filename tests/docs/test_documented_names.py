@@ -52,6 +52,7 @@ FOREIGN_NAMES: Final = {
     *("setGlobalConcurrency", "waitUntilFinished"),
     *("acks_late", "AsyncResult", "rabbitmq_delayed_message_exchange", "soft_time_limit"),  # Celery
     *("accounts", "BASE_DIR"),  # Django
+    "wait_condition",  # Temporal
     *("disable_existing_loggers", "LazyLoader"),  # Python
     *("epoll_pwait2", "schema_translate_map"),  # Linux, SQLAlchemy
     *("handle_path", "hostNetwork", "proxy_pass"),  # Caddy, Kubernetes, nginx
