@@ -1,7 +1,8 @@
 """How it is explained why a task has not run: what spine and capabilities have in common for that.
 
 A capability explains what it does itself. Its module `explain` reads what else that depends on, and
-gives its explanations with their precedence; `reasons` asks all, and has the spine's own.
+gives its explanations with their precedence; `reasons` asks all, and has the spine's own. What is
+true beside any of them is for its module `remarks`.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,6 +48,13 @@ class Explains(Protocol):
 
     def explain(self, found: Circumstances, settings: Settings) -> Steps[Explanations]:
         """Read what else decides when a task runs; return what explains it, by precedence."""
+
+
+class GivesRemarks(Protocol):
+    """The module `remarks` of a capability."""
+
+    def remark(self, found: Circumstances, reason: Reason) -> Reason:
+        """Return the reason that was found, with what the capability says of the task beside it."""
 
 
 def reason(

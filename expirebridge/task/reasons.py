@@ -16,6 +16,7 @@ from expirebridge.task.explaining import (
     Explain,
     Explains,
     Explanations,
+    GivesRemarks,
     Precedence,
     ahead,
     at_end,
@@ -58,7 +59,10 @@ class Situation:
     def reason(self) -> Reason:
         """Return the reason for the state of the task."""
         reasons = (explain(self.circumstances) for explain in self.explain)
-        return next(one for one in reasons if one is not None)
+        found = next(one for one in reasons if one is not None)
+        for one in cast("tuple[GivesRemarks, ...]", given("remarks")):
+            found = one.remark(self.circumstances, found)
+        return found
 
 
 def find_situation(id: str, settings: Settings) -> Steps[Situation | None]:

@@ -51,6 +51,7 @@ import expirebridge.series.sealed_records
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 import expirebridge.signals.fields
+import expirebridge.signals.remarks
 import expirebridge.signals.words
 from expirebridge.capabilities import given
 from expirebridge.checks.capability_checks import ExternalChecks, GivesChecks, checks_on
@@ -67,7 +68,7 @@ from expirebridge.sealing.resealing import GivesRecords
 from expirebridge.series.places import GivesSeries
 from expirebridge.settings import Settings
 from expirebridge.task.argument_writer import GivesClearValues
-from expirebridge.task.explaining import Explains
+from expirebridge.task.explaining import Explains, GivesRemarks
 from expirebridge.task.fields import GivesFields
 from expirebridge.testing.carried_rows import GivesRows
 from expirebridge.web.capability_pages import GivesPages
@@ -115,6 +116,13 @@ ON_OCCASIONS = {
 
 def test_these_explain_why_a_task_has_not_run() -> None:
     assert given("explain") == EXPLAIN
+
+
+REMARKS: tuple[GivesRemarks, ...] = (expirebridge.signals.remarks,)
+
+
+def test_these_add_to_the_reason() -> None:
+    assert given("remarks") == REMARKS
 
 
 def test_these_add_fields_to_tasks() -> None:

@@ -31,7 +31,7 @@ HEADS = {"bridge", "marking"}
 """They compose the bridges and `@handler`, and import rooms by name for that."""
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
-    "clear_values", "stored_calls", "series_place", "external_checks", "sealed_records",
+    "remarks", "clear_values", "stored_calls", "series_place", "external_checks", "sealed_records",
     "function_lookup",
     "command", "words", "page", "fields", "metrics", "testing",
 }  # fmt: skip
