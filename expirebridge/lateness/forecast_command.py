@@ -41,7 +41,8 @@ def forecast(
     The counts are exact with one exception: a task that a plain EXPIRE put off is counted at its
     old due time until that has passed. The share of each function is estimated from a few hundred
     tasks. Tasks that are due already are in no bar: they are overdue, or wait for a slot, for a
-    start of a rate, or for the end of a hold.
+    start of a rate, or for the end of a hold. One that waits for a signal counts for the function
+    of its deadline.
 
     Example: expirebridge forecast --per 1h --for 1d
     """

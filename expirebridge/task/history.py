@@ -14,9 +14,10 @@ class HistoryEntry:
     """The time, or when it was noticed, on the server's clock; the last one, if repeated."""
     what: str
     """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
-    `resume`, `beat`, or `edit` for a plain command of any client; `edit_args`, which changed its
-    arguments; or how an attempt ended: `retry`, `snoozed`, `released`, `unknown`, `lapsed`,
-    `rearmed`, or a final state. `started`: it is running."""
+    `resume`, `beat`, or `edit` for a plain command of any client; `signal`, which decided that it
+    runs its other function; `edit_args`, which changed its arguments; or how an attempt ended:
+    `retry`, `snoozed`, `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it
+    is running."""
     old_due: datetime | None = None
     """The due time before. None if it was paused, or running."""
     new_due: datetime | None = None

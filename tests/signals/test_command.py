@@ -48,6 +48,17 @@ def test_a_payload_and_a_sender_may_be_left_out(url: str, bridge: Bridge) -> Non
     assert (task.signal.payload, task.signal.by) == (None, "")
 
 
+def test_a_forecast_counts_it_for_its_deadline_until_it_is_signalled(
+    url: str, bridge: Bridge
+) -> None:
+    make(bridge)
+    told = invoke_json("forecast", "--per", "1h", url=url)
+    assert [span["functions"] for span in told["spans"]] == [{"orders.cancel": 1}, {}]
+    bridge.signal("pay-42")
+    told = invoke_json("forecast", "--per", "1h", url=url)
+    assert (told["overdue"], [span["count"] for span in told["spans"]]) == (1, [0, 0])
+
+
 def _signalled(bridge: Bridge, _: Store) -> None:
     make(bridge)
     bridge.signal("pay-42", 1)
