@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -90,8 +91,9 @@ def test_an_approval_or_a_cancel(url: str, bridge: Bridge, folder: Path) -> None
 def test_a_payment_or_the_stock(url: str, bridge: Bridge, folder: Path) -> None:
     with listener(url, folder), serving(url, folder, "gunicorn", "checkout:app") as client:
 
-        def pay(event: str, order: int, secret: str = SECRET) -> tuple[int, str | None]:
-            body = json.dumps({"id": event, "order": order, "payment": f"p-{event}"}).encode()
+        def pay(payment: str, order: int, secret: str = SECRET) -> tuple[int, str | None]:
+            event = {"id": str(uuid4()), "order": order, "payment": payment, "amount": 5}
+            body = json.dumps(event).encode()
             signature = hmac.new(secret.encode(), body, "sha256").hexdigest()
             headers = {"Content-Type": "application/json", "Signature": signature}
             answer = client.post("/webhooks/payments", content=body, headers=headers)
@@ -99,18 +101,19 @@ def test_a_payment_or_the_stock(url: str, bridge: Bridge, folder: Path) -> None:
 
         for order in 7, 8:
             assert client.post(f"/orders/{order}").status_code == 202
-        assert pay("e1", 7, secret="guessed") == (401, None)
-        assert pay("e1", 7) == (200, Change.SIGNALLED)
-        assert result_of(bridge, "pay-7") == "shipped 7, paid by p-e1"
-        assert pay("e1", 7) == (200, Change.SIGNALLED)
-        assert bridge.get("refund-e1") is None
-        assert pay("e2", 7) == (200, Change.SIGNALLED_BEFORE)
-        assert result_of(bridge, "refund-e2") == "refunded p-e2"
+        assert pay("p1", 7, secret="guessed") == (401, None)
+        assert pay("p1", 7) == (200, Change.SIGNALLED)
+        assert result_of(bridge, "pay-7") == "shipped 7, paid 5 by p1"
+        assert pay("p1", 7) == (200, Change.SIGNALLED)
+        assert bridge.get("refund-p1") is None
+        assert pay("p2", 7) == (200, Change.SIGNALLED_BEFORE)
+        assert result_of(bridge, "refund-p2") == "refunded p2"
         bridge.reschedule("pay-8", "20ms")
         assert result_of(bridge, "pay-8") == "released 8"
-        assert pay("e3", 8) == pay("e3", 8) == (200, Change.FINISHED)
-        assert result_of(bridge, "refund-e3") == "refunded p-e3"
-        assert pay("e4", 9) == (404, None)
+        assert pay("p3", 8) == pay("p3", 8) == (200, Change.FINISHED)
+        assert result_of(bridge, "refund-p3") == "refunded p3"
+        assert pay("p4", 9) == (503, None)
+        assert bridge.get("refund-p4") is None
 
 
 def test_an_agent_and_a_person(url: str, bridge: Bridge, folder: Path) -> None:
