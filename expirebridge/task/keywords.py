@@ -72,12 +72,14 @@ _INSTEAD = {
 }
 """Keywords of other libraries, and those here; the first is meant that the function has."""
 
-_NOWHERE = {
+_NOT_HERE = {
+    "on_signal": "what comes again, or is put off by beats, waits for no signal: make a task of "
+    "its own, make_task(..., on_signal=)",
     "priority": "there are no priorities: docs/explanation/non-goals.md",
     "queue": "there are no queues: each listener runs the functions that it has, or those of "
     "`listen --functions`: docs/how-to/organize-handlers.md",
 }
-"""What no function takes."""
+"""What most functions do not take, or none."""
 
 _EXAMPLES = {
     "Busy": "Busy('30s')",
@@ -198,8 +200,8 @@ def _for_keyword(name: str, taken: list[str]) -> str:
     for ours in _INSTEAD.get(name, ()):
         if ours.partition("=")[0] in taken:
             return f"use {ours}"
-    if name in _NOWHERE:
-        return _NOWHERE[name]
+    if name in _NOT_HERE:
+        return _NOT_HERE[name]
     import difflib  # noqa: PLC0415 - only for a mistake
 
     if near := difflib.get_close_matches(name, taken, n=2):

@@ -63,7 +63,8 @@ def new_task(
     name, encoded = call_of(place, func, args, kwargs, limited=not writer.takes_large)
     fields: dict[str, Argument] = {}
     if on_signal is not None:
-        fields["on_signal"] = _second_function(place, func, args, kwargs, on_signal)
+        first = name, encoded
+        fields["on_signal"] = _second_function(place, first, func, args, kwargs, on_signal)
         private = private or is_private(on_signal)
     if len(encoded) > keys.MAX_ARGS_IN_KEY or writer.seals or is_private(func, private):
         fields["args"] = encoded
@@ -234,6 +235,7 @@ def when_of(delay: Duration | None, at: datetime | None) -> When:
 
 def _second_function(
     place: HandlersPlace,
+    first: tuple[str, bytes],
     func: Func,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
@@ -241,21 +243,29 @@ def _second_function(
 ) -> str:
     """The name of the function that a signal runs, with the task's own arguments.
 
-    Raises InvalidTask if it cannot take them.
+    `first` is the name of the other one, and the arguments as JSON. Raises InvalidTask if it cannot
+    take them.
     """
-    first, args, kwargs = _parts(func, args, kwargs)
+    _, args, kwargs = _parts(func, args, kwargs)
     if isinstance(on_signal, Call):
         raise InvalidTask(
             "on_signal: give a handler, or its name: it gets the arguments of the task itself"
         )
+    if isinstance(on_signal, str):  # nothing is known of what it takes
+        args, kwargs = (), None
     try:
-        name, _ = call_of(place, on_signal, args, kwargs, limited=False)
+        name, encoded = call_of(place, on_signal, args, kwargs, limited=False)
     except InvalidTask as error:
         raise InvalidTask(f"on_signal: {error}") from None
-    if name == name_of(first, place):
+    if name == first[0]:
         raise InvalidTask(
             f"on_signal={name!r}: it is the function that runs at the deadline; give another one. "
             "To run a task earlier, call run_now"
+        )
+    if not isinstance(on_signal, str) and encoded != first[1]:
+        raise InvalidTask(
+            f"on_signal={name!r}: its annotations write these arguments as other JSON than those "
+            f"of {first[0]!r}, and both get the same: annotate the parameters of both alike"
         )
     return name
 
