@@ -4,6 +4,8 @@ from enum import StrEnum
 
 NOT_OPENED = "its arguments: "
 """How the reason begins if they are sealed, and the listener did not open them."""
+SIGNAL_NOT_OPENED = "its signal: "
+"""The same of what the signal said that decided the task."""
 NOT_DECODED = "its arguments are encoded, "
 """How it begins if a codec made them, and the listener has none."""
 
@@ -18,6 +20,6 @@ class MissingAbility(StrEnum):
     @classmethod
     def of(cls, error: str) -> "MissingAbility":
         """What this reason says, or its beginning."""
-        if error.startswith(NOT_OPENED):
+        if error.startswith((NOT_OPENED, SIGNAL_NOT_OPENED)):
             return cls.KEY
         return cls.CODEC if error.startswith(NOT_DECODED) else cls.FUNCTION

@@ -18,6 +18,7 @@ from expirebridge.task.codec import encoded_in
 from expirebridge.task.key_ring import MARK, KeyRing, NotOpened
 from expirebridge.task.keys import decode_args
 from expirebridge.task.lateness import Lateness
+from expirebridge.task.missing_ability import NOT_OPENED, SIGNAL_NOT_OPENED
 from expirebridge.task.policies import DEFAULT_POLICY, RetryPolicy
 from expirebridge.task.signal import Signal
 from expirebridge.task.task import State, Task, from_ms
@@ -99,7 +100,7 @@ class Attempt:
     encoded: bytes | None = None
     """What a codec made of the arguments, until it has decoded them; None: they were read."""
     not_opened = ""
-    """Why its arguments, which are sealed, could not be opened; empty if they could."""
+    """What of it is sealed, and why that could not be opened; empty if it could."""
     retry_policy: RetryPolicy = DEFAULT_POLICY
     lateness = 0.0
     """Seconds from its due time to its start, by the estimate of the server's clock."""
@@ -224,15 +225,13 @@ class Attempt:
         claimed = self.claimed
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        signal: Signal | None = None
         try:
-            signal = signal_in(claimed.told, claimed.id, self.outcomes.key_ring)
             stored = self._opened(claimed.args)
             self.encoded = encoded_in(stored)
             if self.encoded is None:
                 args, kwargs = decode_args(stored)
         except NotOpened as fault:
-            self.not_opened = str(fault)
+            self.not_opened = f"{NOT_OPENED}{fault}"
         except ValueError as error:
             self.unreadable = f"its arguments ({error})"
         return Task(
@@ -247,9 +246,17 @@ class Attempt:
             attempt=claimed.attempt,
             lapses=claimed.lapses,
             listener=listener_of(claimed.token),
-            signal=signal,
+            signal=self._read_signal(),
             **claimed.shown,
         )
+
+    def _read_signal(self) -> Signal | None:
+        """What decided that it runs this function, if it can be read."""
+        try:
+            return signal_in(self.claimed.told, self.claimed.id, self.outcomes.key_ring)
+        except NotOpened as fault:
+            self.not_opened = f"{SIGNAL_NOT_OPENED}{fault}"
+            return None
 
     def _opened(self, stored: bytes) -> bytes:
         """Its arguments, opened if they are sealed. Raises NotOpened."""

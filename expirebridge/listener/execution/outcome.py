@@ -26,7 +26,7 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.key_ring import Content, KeyRing
 from expirebridge.task.lateness import Lateness
-from expirebridge.task.missing_ability import NOT_DECODED, NOT_OPENED
+from expirebridge.task.missing_ability import NOT_DECODED
 from expirebridge.task.objective import Objective
 from expirebridge.task.policies import UNKNOWN_DELAY, Busy, Retry, RetryPolicy, Snooze
 from expirebridge.task.task import Task
@@ -293,8 +293,8 @@ class OutcomeBuilder:
         )
 
     def not_opened(self, reason: str) -> AttemptOutcome:
-        """Its arguments are sealed, and not opened; another listener may have the key."""
-        return self._wait_for_another(f"{NOT_OPENED}{reason} (EXPIREBRIDGE_KEYS)", open=True)
+        """A part of it is sealed, and not opened; another listener may have the key."""
+        return self._wait_for_another(f"{reason} (EXPIREBRIDGE_KEYS)", open=True)
 
     def _wait_for_another(self, reason: str, *, open: bool = False) -> AttemptOutcome:
         reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"
