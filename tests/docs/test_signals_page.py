@@ -4,6 +4,7 @@ import hmac
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from expirebridge import Bridge, Change
 from expirebridge.embedded.server import free_port
+from tests.kit.invoked import invoke
 from tests.kit.patience import PATIENCE, until
 from tests.kit.process_logs import noted
 from tests.kit.processes import ROOT, listener
@@ -86,6 +88,17 @@ def test_an_approval_or_a_cancel(url: str, bridge: Bridge, folder: Path) -> None
         assert result_of(bridge, "purchase-8") == "cancelled 8"
         assert approve(8, "ann") == (409, Change.FINISHED)
         assert approve(9, "ann") == (404, Change.NOT_FOUND)
+
+
+def test_the_commands_print_what_the_page_shows(url: str, bridge: Bridge) -> None:
+    bridge.make_task("purchases.cancel", [7], "48h", id="purchase-7", on_signal="purchases.order")
+    [block] = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    commands = re.findall(r"^\$ expirebridge (.*\n)((?:(?!\$ ).*\n)+)", block, re.MULTILINE)
+    assert len(commands) == 2
+    for command, shown in commands:
+        pattern = ".*".join(map(re.escape, shown.split("...")))
+        printed = invoke(*shlex.split(command), url=url)
+        assert re.fullmatch(pattern, printed), printed
 
 
 def test_a_payment_or_the_stock(url: str, bridge: Bridge, folder: Path) -> None:
