@@ -1,4 +1,4 @@
-"""Reads a signal out of a task's record."""
+"""Reads a signal out of a task's record, and writes one for a handler that is called alone."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,9 @@ import orjson
 
 from expirebridge.store.record_values import json, moment, ring_for, split_call, text
 from expirebridge.task.key_ring import MARK, Content, KeyRing, NotOpened, note_of
+from expirebridge.task.keys import encode_value
 from expirebridge.task.signal import Signal
+from expirebridge.task.task import to_ms
 
 
 def signal_in(record: Mapping[str, bytes], id: str, key_ring: KeyRing | None) -> Signal | None:
@@ -30,10 +32,19 @@ def signal_shown(record: Mapping[str, bytes], id: str, key_ring: KeyRing | None)
         return _signal(record, orjson.dumps(note_of(record["signal"])))
 
 
+def told_of(signal: Signal) -> dict[str, bytes]:
+    """A signal as a claim tells it, so that `signal_in` reads it. Raises InvalidTask."""
+    return {
+        "lost": f"{signal.instead_of}?".encode(),
+        "signal": encode_value(signal.payload, "payload"),
+        "signalled": f"{to_ms(signal.at)} - {signal.by}".encode(),
+    }
+
+
 def _signal(record: Mapping[str, bytes], payload: bytes) -> Signal | None:
     at, _, rest = record["signalled"].partition(b" ")
     came = moment(at)
     if came is None:
         return None
     lost = split_call(record.get("lost", b""))[0]
-    return Signal(json(payload), came, text(rest.partition(b" ")[2]), lost)
+    return Signal(json(payload), text(rest.partition(b" ")[2]), lost, came)

@@ -238,6 +238,15 @@ def encode_args(
     return encoded
 
 
+def encode_value(value: Any, name: str) -> bytes:
+    """Write a value that is no argument as JSON; errors call it by this name. See `encode_args`."""
+    try:
+        return encode_args([value], None, limited=False)[1:-1]
+    except InvalidTask as error:
+        told = str(error).removesuffix(_OR_TYPED)
+        raise InvalidTask(re.sub(r"^args(\[0\])?", name, told)) from None
+
+
 def decode_args(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
     """Read positional and keyword arguments from JSON.
 
@@ -322,15 +331,17 @@ def _culprit(value: Any, path: str, depth: int = 0) -> tuple[str, str] | None:
     return (f"{path} = {_short(value)}", _advice(value)) if changed else None
 
 
+_OR_TYPED = (
+    ", or mark the handler with @handler(typed=True) and pass the handler itself, not its name"
+)
+
+
 def _advice(value: object) -> str:
     """The type that JSON lacks and its substitute, or an empty text."""
     instead = _instead_of(value)
     if instead is None:
         return ""
-    return (
-        f"JSON has no {type(value).__name__}; pass {instead}, or mark the handler with "
-        "@handler(typed=True) and pass the handler itself, not its name"
-    )
+    return f"JSON has no {type(value).__name__}; pass {instead}{_OR_TYPED}"
 
 
 def _instead_of(value: object) -> str | None:

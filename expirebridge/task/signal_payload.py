@@ -32,7 +32,7 @@ def encode(id: str, payload: Any, by: str, key_ring: "KeyRing | None") -> Payloa
     """Check and encode a signal for the task of this id. Raises InvalidTask."""
     if not isinstance(by, str) or len(by) > MAX_BY or not by.isprintable():
         raise InvalidTask(f"by={by!r:.60}: give at most {MAX_BY} printable characters")
-    said = _as_json(payload)
+    said = keys.encode_value(payload, "payload")
     if len(said) > MAX_PAYLOAD:
         raise InvalidTask(
             f"payload: it has {len(said):,} bytes as JSON, and may have {MAX_PAYLOAD:,}: keep it "
@@ -53,11 +53,3 @@ def read(typed: str) -> Any:
     except ValueError as error:
         raise InvalidTask(f"payload: {error}") from None
     return payload
-
-
-def _as_json(payload: Any) -> bytes:
-    """A payload as JSON, as an argument would be. Raises InvalidTask."""
-    try:
-        return keys.encode_args([payload], None, limited=False)[1:-1]
-    except InvalidTask as error:
-        raise InvalidTask(str(error).replace("args[0]", "payload", 1)) from None

@@ -111,7 +111,8 @@ def line(task: Task, now: datetime) -> str:
     left = (task.due - now) / timedelta(seconds=1)
     when = f"due in {human(left)}" if left >= 0 else f"due since {human(-left)}"
     state = "" if task.state is State.PENDING else f"{task.state}, "
-    return f"{shown(task)} {state}{when}, task {task.id}"
+    other = "" if task.on_signal is None else f", or {task.on_signal} once it is signalled"
+    return f"{shown(task)} {state}{when}{other}, task {task.id}"
 
 
 def _distance(wanted: TaskPattern, task: Task) -> tuple[bool, int, float]:

@@ -7,9 +7,11 @@ from typing import Any
 
 from expirebridge.handlers import Registry, plain_arguments
 from expirebridge.settings import Settings
+from expirebridge.store.stored_signal import told_of
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task import keys
 from expirebridge.task.durations import check_aware
+from expirebridge.task.signal import Signal
 from expirebridge.task.task import from_ms, to_ms
 from expirebridge.testing.attempt import Ran, ran
 from expirebridge.testing.carried_rows import row_of
@@ -27,6 +29,7 @@ def run_handler(
     id: str | None = None,
     due: datetime | None = None,
     tick: datetime | None = None,
+    signal: Signal | None = None,
     raising: bool = True,
     tasks: str | Path | None = None,
 ) -> Ran:
@@ -34,8 +37,9 @@ def run_handler(
 
     `func` is the function, or its name in the handlers' folder, `tasks`. The arguments go through
     JSON, as those of a task do: those of a typed handler, given itself, are converted. The handler
-    finds `id`, the number of the `attempt`, `due` (now, unless given) and `tick`, for which a task
-    of a series stands, in `current_task()`. Without an `id` it is "test".
+    finds in `current_task()`: `id`, which is "test" unless given; the number of the `attempt`;
+    `due`, which is now unless given; `tick`, for which a task of a series stands; and the `signal`
+    that decided that it runs.
 
     `complete_in` does nothing, unless an `id` is given: then it completes the row of this id in the
     ledger EXPIREBRIDGE_LEDGER_NAME, or `default`, of the handler's own transaction, and raises
@@ -59,6 +63,7 @@ def run_handler(
                 id=id,
                 due=due,
                 tick=tick,
+                signal=signal,
                 raising=raising,
                 tasks=tasks,
             ),
@@ -75,6 +80,7 @@ async def arun_handler(
     id: str | None = None,
     due: datetime | None = None,
     tick: datetime | None = None,
+    signal: Signal | None = None,
     raising: bool = True,
     tasks: str | Path | None = None,
 ) -> Ran:
@@ -95,6 +101,7 @@ async def arun_handler(
         attempt=attempt,
         lapses=0,
         made=int(now.timestamp()),
+        told={} if signal is None else told_of(signal),
         shown={} if tick is None else {"tick": check_aware(tick, name="tick")},
     )
     attempts = Attempts(Registry({handler.name: handler}), settings)

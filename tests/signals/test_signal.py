@@ -1,6 +1,7 @@
 """Signals: of two functions exactly one runs, that of the deadline or that of the signal."""
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -244,11 +245,22 @@ def test_a_payload_is_json_of_64_kib_at_most(bridge: Bridge) -> None:
     make(bridge)
     with pytest.raises(InvalidTask, match="payload: it has 65,537 bytes"):
         bridge.signal("pay-42", "x" * (64 * 1024 - 1))
-    with pytest.raises(InvalidTask, match="payload"):
+    with pytest.raises(InvalidTask, match=r"^payload = \{1, 2\}: JSON has no set; pass list"):
         bridge.signal("pay-42", {1, 2})
+    with pytest.raises(InvalidTask, match=r"^payload\['at'\] = .* pass value.isoformat\(\)$"):
+        bridge.signal("pay-42", {"at": datetime.now(UTC)})
+    with pytest.raises(InvalidTask, match=r"^payload: nested too deep"):
+        bridge.signal("pay-42", deep())
     with pytest.raises(InvalidTask, match="by="):
         bridge.signal("pay-42", by="x" * 201)
     assert bridge.signal("pay-42", "x" * (64 * 1024 - 2)) is Change.SIGNALLED
+
+
+def deep() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(2000):
+        value = [value]
+    return value
 
 
 def test_random_ids_can_be_signalled(bridge: Bridge, store: Store) -> None:

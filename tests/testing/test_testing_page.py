@@ -51,9 +51,9 @@ def test_every_block_is_a_file_of_a_recipe() -> None:
 
 @pytest.mark.rest
 def test_the_recipes_for_pytest_pass(project: Path) -> None:
-    files = ["test_accounts.py", "test_failures.py", "test_charge.py"]
+    files = ["test_accounts.py", "test_failures.py", "test_approvals.py", "test_charge.py"]
     told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
-    assert "4 passed" in told
+    assert "6 passed" in told
 
 
 def test_the_recipe_for_a_ledger_is_in_the_example_that_it_names() -> None:
