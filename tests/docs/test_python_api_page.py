@@ -36,10 +36,10 @@ def test_the_settings_are_there() -> None:
 
 def test_the_codes_of_reasons_are_there() -> None:
     section = PAGE.partition("\n### Reasons\n")[2].partition("\n## ")[0]
-    sources = [explaining, reasons, *given("explain")]
+    sources = [explaining, reasons, *given("explain"), *given("remarks")]
     source = "".join(Path(one.__file__ or "").read_text(encoding="utf-8") for one in sources)
     codes = re.findall(
-        r'(?:(?:reason|obstacle)\(\s*found, |code, text(?:, \w+)? = )"([a-z-]+)"', source
+        r'(?:(?:reason|obstacle)\(\s*found, |code, text(?:, \w+)? = |code=)"([a-z-]+)"', source
     )
     assert {"slot", "full", "no-ttl", "rests", "failed"} <= {*codes}
     assert {*codes, *(one.value for one in MissingAbility)} == {
