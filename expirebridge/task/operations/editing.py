@@ -44,7 +44,8 @@ class EditingOperations(OperationGroup):
 
         Raises InvalidTask for an illegal id; for an `expected` that is no task; for arguments that
         JSON cannot hold, that have more than 64 KiB while the bridge has no codec, or that fit none
-        of the signatures that live listeners declare; for a task of a ledger, whose arguments are
+        of the signatures that live listeners declare for its function, or for the one of a signal
+        that it waits for; for a task of a ledger, whose arguments are
         in its row; and if the present ones are encoded by a codec, or sealed with a key that the
         bridge has not. Raises what the codec raises.
         """
@@ -97,13 +98,16 @@ def check_edit(
 ) -> Steps[tuple[bytes, bool]]:
     """Return the new arguments as JSON, with the present ones in place of None.
 
-    Second, True if they were held against a signature: False if no listener has declared it. Raises
-    InvalidTask as `edit`.
+    Second, True if they were held against a signature of each function that may run: False if no
+    listener has declared one of these. Raises InvalidTask as `edit`.
     """
     check_editable(found)
     args, kwargs = _merged(found, args, kwargs)
     encoded = keys.encode_args(args, kwargs, limited=not operations._writer.takes_large)
-    return encoded, (yield from operations._is_checked(found.task.func, encoded))
+    checked = yield from operations._is_checked(found.task.func, encoded)
+    if found.task.on_signal is not None:
+        checked = (yield from operations._is_checked(found.task.on_signal, encoded)) and checked
+    return encoded, checked
 
 
 def check_editable(found: "EditedTask") -> None:
