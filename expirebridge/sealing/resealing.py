@@ -18,6 +18,7 @@ from expirebridge.task.key_ring import (
     key_of,
     replace_in_history,
 )
+from expirebridge.task.signal_payload import digests_of
 from expirebridge.task.task import State
 
 _SealAgain = Callable[[KeyRing, str, Sequence[str], bytes], bytes]
@@ -106,6 +107,28 @@ def _of(
             yield Replacement(kind, id, name, stored, new)
         for key in missing:
             done.not_opened[key] = done.not_opened.get(key, 0) + 1
+    yield from _digest_of_signal(key_ring, kind, id, record)
+
+
+def _digest_of_signal(
+    key_ring: KeyRing, kind: str, id: str, record: Mapping[str, bytes]
+) -> Iterator[Replacement]:
+    """What tells a signal from others, if that was made with another key than the first.
+
+    A signal that is not opened is counted with its field.
+    """
+    stored = record.get("signalled", b"")
+    at, _, rest = stored.partition(b" ")
+    digest, _, by = rest.partition(b" ")
+    name, colon, _ = digest.partition(b":")
+    if not colon or name == key_ring.first.encode():
+        return
+    try:
+        said = key_ring.open(record.get("signal", b""), id, Content.SIGNAL)
+    except NotOpened:
+        return
+    new = b" ".join((at, digests_of(said, id, key_ring)[0].encode(), by))
+    yield Replacement(kind, id, "signalled", stored, new)
 
 
 def _if_opened(

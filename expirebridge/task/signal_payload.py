@@ -40,8 +40,13 @@ def encode(id: str, payload: Any, by: str, key_ring: "KeyRing | None") -> Payloa
         )
     if key_ring is None:
         return Payload(by, "", said)
-    digests = key_ring.digests(b"signal " + id.encode() + b" " + said)
-    return Payload(by, ",".join(digests), key_ring.seal(said, id, Content.SIGNAL))
+    digests = ",".join(digests_of(said, id, key_ring))
+    return Payload(by, digests, key_ring.seal(said, id, Content.SIGNAL))
+
+
+def digests_of(said: bytes, id: str, key_ring: "KeyRing") -> list[str]:
+    """What tells a sealed signal from others: one by each key, that of the first one first."""
+    return key_ring.digests(b"signal " + id.encode() + b" " + said)
 
 
 def read(typed: str) -> Any:
