@@ -35,8 +35,11 @@ local function is_same(signalled)
   return known and sender == by and string.find(',' .. digests .. ',', ',' .. known .. ',', 1, true)
 end
 
--- The call with another function. The arguments stay.
-local function with_function(call, func) return func .. string.sub(call, (string.find(call, '?', 1, true))) end
+-- The call with another function. The arguments stay. Another client may have written a call that has none.
+local function with_function(call, func) return func .. (string.match(call, '%?.*$') or '?') end
+
+-- The name of a function, unless another client wrote something else there: to run that would run neither function.
+local function func_in(name) return string.match(name or '', '^[%w_/]+%.[%w_]+$') end
 
 -- What the record gets.
 local function signal_fields(lost)
@@ -74,7 +77,7 @@ local function signal_task(record)
   for i = 1, #on_swap do on_swap[i](id, record, new) end
   give_timer(record, new)
   redis.call('HSET', record_key(id), 'call', new.call, unpack(signal_fields(record.call)))
-  redis.call('HDEL', record_key(id), 'on_signal', 'unfit', 'unknown', 'error', 'waited', 'first')
+  redis.call('HDEL', record_key(id), 'on_signal', 'key', 'unfit', 'unknown', 'error', 'waited', 'first')
   if new.state ~= 'paused' then wait_until(id, new, now) end
 end
 
@@ -83,9 +86,9 @@ if not record then return code end
 if record.ledger then return OF_LEDGER end
 if record.signalled and is_same(record.signalled) then return DONE end
 local successor = record.next and not record.next.ended and record.next
-local signalled, on_signal = record.signalled, record.on_signal
+local signalled, on_signal = record.signalled, func_in(record.on_signal)
 if successor then
-  signalled, on_signal = value_of(successor.fields, 'signalled'), value_of(successor.fields, 'on_signal')
+  signalled, on_signal = value_of(successor.fields, 'signalled'), func_in(value_of(successor.fields, 'on_signal'))
 end
 if signalled then return is_same(signalled) and DONE or SIGNALLED_BEFORE end
 if successor and not on_signal or not on_signal and not record.passed then return NOT_AWAITED end
