@@ -21,6 +21,7 @@ local function mark_format()
   end
   if redis.call('EXISTS', own_key('signals')) == 1 then used[#used + 1] = 'signals' end
   redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', partitions)
+  written = tostring(KNOWN_FORMAT)
   if used[1] then
     features = table.concat(used, ' ')
     redis.call('HSET', meta_key, 'features', features)
