@@ -32,12 +32,7 @@ def encode(id: str, payload: Any, by: str, key_ring: "KeyRing | None") -> Payloa
     """Check and encode a signal for the task of this id. Raises InvalidTask."""
     if not isinstance(by, str) or len(by) > MAX_BY or not by.isprintable():
         raise InvalidTask(f"by={by!r:.60}: give at most {MAX_BY} printable characters")
-    said = keys.encode_value(payload, "payload")
-    if len(said) > MAX_PAYLOAD:
-        raise InvalidTask(
-            f"payload: it has {len(said):,} bytes as JSON, and may have {MAX_PAYLOAD:,}: keep it "
-            "elsewhere, and send what names it"
-        )
+    said = _as_json(payload)
     if key_ring is None:
         return Payload(by, "", said)
     digests = ",".join(digests_of(said, id, key_ring))
@@ -57,4 +52,16 @@ def read(typed: str) -> Any:
         keys.decode_args(b"[" + encoded + b"]")  # refuses integers beyond 64 bits
     except ValueError as error:
         raise InvalidTask(f"payload: {error}") from None
+    _as_json(payload)  # refuses what is too long
     return payload
+
+
+def _as_json(payload: Any) -> bytes:
+    """A payload as JSON, as an argument would be. Raises InvalidTask."""
+    said = keys.encode_value(payload, "payload")
+    if len(said) > MAX_PAYLOAD:
+        raise InvalidTask(
+            f"payload: it has {len(said):,} bytes as JSON, and may have {MAX_PAYLOAD:,}: keep it "
+            "elsewhere, and send what names it"
+        )
+    return said

@@ -128,7 +128,8 @@ def _routes(context: PageContext) -> list[BaseRoute]:
 
 
 def without_arguments(task: Task) -> Task:
-    """Return the task without what may be secret: its arguments, result and error.
+    """Return the task without what may be secret: its arguments, result, error, and its signal's
+    payload.
 
     A `redact` for `app`.
     """
@@ -137,6 +138,7 @@ def without_arguments(task: Task) -> Task:
         task, args=(hidden,), kwargs={}, key=b"",
         result=None if task.result is None else hidden,
         error=None if task.error is None else hidden,
+        signal=None if task.signal is None else replace(task.signal, payload=hidden),
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The pages that show: the overview, the list of tasks, and one task."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.task import keys
-from expirebridge.task.fields import FIELDS, capability_fields, on_page, values_of
+from expirebridge.task.fields import (
+    FIELDS,
+    FieldValue,
+    Format,
+    capability_fields,
+    on_page,
+    values_of,
+)
 from expirebridge.task.listings import texts_of
 from expirebridge.task.reason import Reason
 from expirebridge.task.reasons import Situation
 from expirebridge.task.task import UNCLAIMED, Task
 from expirebridge.web.actions import actions_in
+from expirebridge.web.capability_pages import links_of
 from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.edit import hides_arguments, offers_edit
 from expirebridge.web.overview import Overview, span_in
@@ -92,8 +101,10 @@ class TaskPages:
         if task is None:
             return await self._context.nothing_there(request)
         shown = self._context.redact(task)
+        _, on_request = await _added(self._context, shown)
         return self._context.page(
             request, "arguments.html",
+            more=[(field.label, _json(value)) for field, value in on_request],
             args=_json(list(shown.args)), kwargs=_json(dict(shown.kwargs)),
             # The key's name holds the arguments, so a redaction hides it, too.
             key=shown.key.decode(errors="backslashreplace") if shown == task else "",
@@ -105,19 +116,30 @@ async def task_values(context: PageContext, found: Situation) -> dict[str, Any]:
     """The values for the template of a task, or for the parts of it that change."""
     task = found.task
     shown = context.redact(task)
-    added = await context.store.run(capability_fields(task))
+    added, on_request = await _added(context, shown)
     return {
         "task": shown,
         "shown": on_page([*values_of(shown, FIELDS), *added], apart=APART),
+        "on_request": [field.label for field, _ in on_request],
         "reason": reason_of(found, shown),
         "now": await context.now(),
         "choices": actions_in(task.state),
         "editable": await offers_edit(context, task),
+        "links": list(links_of(task)),
         "history": getattr(shown, "history", ()),
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
         "waits": task.state in UNCLAIMED,
     }
+
+
+async def _added(
+    context: PageContext, task: Task
+) -> tuple[Sequence[FieldValue], Sequence[FieldValue]]:
+    """What capabilities add to a task, and what of it is shown on request: as arguments, JSON."""
+    added = await context.store.run(capability_fields(task))
+    at_once = [one for one in added if one[0].format is not Format.JSON]
+    return at_once, [one for one in added if one[0].format is Format.JSON]
 
 
 def reason_of(found: Situation, shown: Task) -> Reason:

@@ -51,6 +51,7 @@ import expirebridge.series.sealed_records
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 import expirebridge.signals.fields
+import expirebridge.signals.page
 import expirebridge.signals.remarks
 import expirebridge.signals.words
 from expirebridge.capabilities import given
@@ -201,6 +202,7 @@ PAGES: tuple[GivesPages, ...] = (
     expirebridge.limits.page,
     expirebridge.groups.page,
     expirebridge.series.page,
+    expirebridge.signals.page,
     expirebridge.ledger.page,
 )
 
