@@ -23,6 +23,7 @@ from expirebridge.series.operations import AsyncSeriesMethods, SeriesMethods, Se
 from expirebridge.settings import DEFAULT_URL, Settings, named_url, warn_of_variables
 from expirebridge.signals.operations import AsyncSignalMethods, SignalMethods, SignalOperations
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
+from expirebridge.task.calls.call import Runnable
 from expirebridge.task.codec import Codec
 from expirebridge.task.keywords import advising
 from expirebridge.task.methods import AsyncTaskMethods, TaskMethods, misnamed_in
@@ -240,6 +241,11 @@ def prepare_task(*args: Any, **kwargs: Any) -> Callable[[], Task]:
     except TypeError as error:
         raise misnamed_in(Operations.make_task, error) from None
     return lambda: default_bridge()._store.run(steps)
+
+
+def run_on(bridge: Bridge, steps: Runnable[T]) -> T:
+    """Run what is no method of a Bridge on its server."""
+    return bridge._store.run(steps)
 
 
 make_task = _on_default_bridge(Bridge.make_task)

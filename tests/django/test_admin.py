@@ -97,13 +97,30 @@ class AdminTest(TestCase):
     def test_a_task_has_each_field_that_is_described_for_a_page(self):
         self.login("view_redistask")
         self.bridge.make_task("shop.note", [1], 0, id="a", tags=["red"])
+        self.bridge.make_task("shop.note", [1], "1h", id="c", on_signal="shop.fail")
         self.fail("b")
         self.clock.travel(0)
-        pages = [self.client.get(TASKS + f"{id}/change/") for id in "ab"]
+        pages = [self.client.get(TASKS + f"{id}/change/") for id in "abc"]
         for field in FIELDS:
             if field.order and field.name not in NOT_HERE:
                 row = f'<th scope="row">{field.label}</th>'
                 assert any(row in page.content.decode() for page in pages), field
+
+    def test_a_task_has_what_capabilities_add_to_it(self):
+        self.login("view_redistask")
+        self.bridge.make_task("shop.note", [1], "1h", id="a", on_signal="shop.fail")
+        waits = self.client.get(TASKS + "a/change/")
+        self.assertContains(waits, '<th scope="row">On a signal</th><td>')
+        self.assertContains(waits, "shop.fail")
+        self.bridge.signal("a", {"sum": "<b>"}, by="ann <i>")
+        came = self.client.get(TASKS + "a/change/")
+        self.assertNotContains(came, "On a signal")
+        for text in ("&quot;sum&quot;: &quot;&lt;b&gt;&quot;", "ann &lt;i&gt;", "Instead of"):
+            self.assertContains(came, text)
+        self.bridge.make_group("g", [{"func": "shop.note", "delay": "1h"}])
+        [member] = self.bridge.list(func="shop.note").tasks
+        page = self.client.get(TASKS + member.id.replace("@", "_40") + "/change/")
+        self.assertContains(page, '<th scope="row">Group</th>')
 
     def test_failed_tasks_run_again_and_are_forgotten_by_those_who_may(self):
         self.login("view_redistask", "change_redistask")
@@ -210,5 +227,5 @@ def shop(project: DjangoProject) -> DjangoProject:
 
 
 def test_the_pages(shop: DjangoProject) -> None:
-    assert "Ran 13 tests" in shop.manage("test", "shop")
+    assert "Ran 14 tests" in shop.manage("test", "shop")
     assert "No changes detected" in shop.manage("makemigrations", "--check")

@@ -16,10 +16,10 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 
-from expirebridge.bridge import Bridge
+from expirebridge.bridge import Bridge, run_on
 from expirebridge.contrib.django.models import RedisSeries, RedisTask
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.task.fields import FIELDS, on_page, values_of
+from expirebridge.task.fields import FIELDS, Format, capability_fields, on_page, values_of
 from expirebridge.task.keys import check_func
 from expirebridge.task.listings import Listing
 from expirebridge.task.task import Change, State, Task
@@ -125,15 +125,18 @@ class TaskAdmin(_Pages):
             raise Http404(f"there is no task {id}")
         allowed = self.has_change_permission(request)
         asked = bool(_asked_to_forget([task]))
+        fields = [*values_of(task, FIELDS), *run_on(_bridge(), capability_fields(task))]
         return self._page(
             request,
             "task.html",
             {
                 **context,
                 "title": task.id, "task": task, "why": _bridge().why(id),
-                "shown": on_page(values_of(task, FIELDS), apart=NOT_HERE),
-                "args": _json(task.args), "kwargs": _json(task.kwargs) if task.kwargs else "",
-                "result": _json(task.result),
+                "shown": [
+                    (field, _json(value) if field.format is Format.JSON else value)
+                    for field, value in on_page(fields, apart=NOT_HERE)
+                ],
+                "kwargs": _json(task.kwargs) if task.kwargs else "",
                 "history": list(reversed(task.history)),
                 "going": _TO_BE_FORGOTTEN if asked else "",
                 "actions": _actions(task, asked=asked) if allowed else (),
