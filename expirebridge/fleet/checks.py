@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from expirebridge.checks.finding import Check, Finding, Occasion, first_of, listed, ok, warning
 from expirebridge.fleet.operations import KnownFunctions
@@ -27,13 +27,17 @@ def check_functions(lease: float) -> Steps[Finding]:
     """Check whether tasks wait because no listener knows their function, or will when they are due.
 
     The first is what listeners found that claimed such tasks. For the second, the functions of the
-    tasks that come next are held against what the listeners know that beat within `lease` seconds.
+    tasks that come next are held against what the listeners know that beat within `lease` seconds,
+    and so are those that they run instead if they are signalled.
     """
     waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
     coming = yield from inspection.survey_functions(_SAMPLE)
     known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
     counts = Counter(waiting.functions(MissingAbility.FUNCTION))
     unknown = known.unknown(func for func in coming.functions if func not in counts)
+    on_signal = known.unknown(
+        func for func in coming.on_signal if func not in counts and func not in unknown
+    )
     problems = []
     if counts:
         named = [f"{func} ({count})" for func, count in counts.most_common()]
@@ -41,18 +45,14 @@ def check_functions(lease: float) -> Steps[Finding]:
             f"tasks{_scope(waiting.examined)} wait for functions that the listeners do not know: "
             f"{first_of(named)}; each fails after 24 h"
         )
-    if unknown:
-        named = [f"{func}: {why}" for func, why in unknown.items()]
-        problems.append(
-            f"tasks{_scope(coming.examined)} will wait when they are due: {first_of(named)}"
-        )
+    problems += _will_wait("when they are due", unknown, coming.examined)
+    problems += _will_wait("if they are signalled", on_signal, coming.examined)
     if problems:
-        func = next(iter([*(func for func, _ in counts.most_common(1)), *unknown]))
+        remedy = "add them to the handlers' folder and restart the listeners, or cancel the tasks"
         return warning(
             "functions",
             "; ".join(problems),
-            "add them to the handlers' folder and restart the listeners, or cancel the tasks: "
-            f"expirebridge list --func {shlex.quote(func)}",
+            remedy + _which([*dict(counts.most_common()), *unknown]),
         )
     fine = f"no task{_scope(waiting.examined)} waits for an unknown function"
     if known.silent:
@@ -64,3 +64,16 @@ def check_functions(lease: float) -> Steps[Finding]:
 def _scope(examined: int) -> str:
     """The part of the tasks that was examined, unless it was all."""
     return "" if examined < _SAMPLE else f" among the {_SAMPLE:,} that are due first"
+
+
+def _will_wait(when: str, unknown: Mapping[str, str], examined: int) -> list[str]:
+    """What will become of tasks, if any, whose functions are not known; why is said of each."""
+    named = [f"{func}: {why}" for func, why in unknown.items()]
+    return [f"tasks{_scope(examined)} will wait {when}: {first_of(named)}"] if named else []
+
+
+def _which(funcs: Sequence[str]) -> str:
+    """How to find the tasks with these functions. A list finds none by what a signal runs."""
+    if not funcs:
+        return ", which expirebridge compat --tasks FOLDER names"
+    return f": expirebridge list --func {shlex.quote(funcs[0])}"

@@ -66,10 +66,11 @@ def compat(
     """Compare the tasks that wait with new code, before you deploy it.
 
     Loads the handlers in the folder, and looks at the function and the arguments of each task that
-    is pending, paused or running. Exits with 3 if any would fail: if no handler has its function's
-    name, or its arguments do not fit the signature, or cannot be read. Nothing is changed. With a
-    ledger, rows that Redis does not have yet are compared, too. Exits with 1 if a listener with
-    these handlers would not start, since they have limits and the database has several partitions.
+    is pending, paused or running; of one that waits for a signal, also at the function that the
+    signal runs. Exits with 3 if any would fail: if no handler has its function's name, or its
+    arguments do not fit the signature, or cannot be read. Nothing is changed. With a ledger, rows
+    that Redis does not have yet are compared, too. Exits with 1 if a listener with these handlers
+    would not start, since they have limits and the database has several partitions.
 
     Example: expirebridge compat --tasks new/tasks
 
@@ -117,6 +118,7 @@ def _group_as_data(group: AlikeTasks) -> dict[str, Any]:
     return {
         "verdict": group.verdict,
         "function": group.func,
+        "on_signal": group.on_signal,
         "positional": arguments.positional if arguments is not None else None,
         "keywords": arguments.keywords if arguments is not None else None,
         "reason": group.reason,
@@ -148,7 +150,8 @@ def _print_group(group: AlikeTasks) -> None:
     what = f"{group.func or 'tasks'}{_signed(group.arguments)}"
     first = moment(from_ms(group.first_due)) if group.first_due is not None else None
     due = f"first due {first}" if first is not None else "no due time"
-    print_line(f"{group.count:,} of {printable(what)}, {due}")
+    second = f", or {printable(group.on_signal)} on a signal" if group.on_signal else ""
+    print_line(f"{group.count:,} of {printable(what)}{second}, {due}")
     print_line(f"    {printable(group.reason)}")
     print_line(f"    such as {printable(', '.join(group.ids))}\n")
 

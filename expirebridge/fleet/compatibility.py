@@ -61,8 +61,12 @@ class AlikeTasks:
     verdict: Verdict
     func: str | None
     """None if the record cannot be read, or if groups of unknown functions are summed up."""
+    on_signal: str | None = None
+    """What they run instead if they are signalled; None if they cannot be, or are summed up."""
     arguments: Arguments | None
     """None if they cannot be read, or if groups are summed up."""
+    hidden: bool = False
+    """True if they are encoded or sealed."""
     reason: str
     """Why they would fail; empty if they would not."""
     count: int = 0
@@ -95,8 +99,8 @@ class Comparison:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._shapes: dict[str, Shape] = {}
-        self._groups: dict[tuple[str | None, Arguments | None], AlikeTasks] = {}
-        self._sums: dict[tuple[str | None, Verdict], AlikeTasks] = {}
+        self._groups: dict[tuple[str | None, str | None, Arguments | None], AlikeTasks] = {}
+        self._sums: dict[tuple[str | None, Verdict, bool], AlikeTasks] = {}
         self._left = MAX_CHARACTERS
         self._suggestions = SUGGESTIONS
 
@@ -109,9 +113,9 @@ class Comparison:
                 arguments = Arguments(len(args), tuple(sorted(kwargs)))
             except ValueError:
                 arguments = _HIDDEN if is_hidden(call.args) else None
-        group = self._groups.get((call.func, arguments))
+        group = self._groups.get((call.func, call.on_signal, arguments))
         if group is None:
-            group = self._new_group(call.func, arguments)
+            group = self._new_group(call.func, call.on_signal, arguments)
         group.add(call)
 
     @property
@@ -152,30 +156,39 @@ class Comparison:
         yield from self._groups.values()
         yield from self._sums.values()
 
-    def _new_group(self, func: str | None, arguments: Arguments | None) -> AlikeTasks:
-        handler = self._registry.find(func) if func is not None else None
-        verdict, reason = self._judge(func, arguments, handler)
-        names = (func or "", *(arguments.keywords if arguments is not None else ()))
+    def _new_group(
+        self, func: str | None, on_signal: str | None, arguments: Arguments | None
+    ) -> AlikeTasks:
+        verdict, reason = self._judge(func, arguments)
+        misfit = func
+        if on_signal is not None and not verdict.fails:
+            second, why = self._judge(on_signal, arguments)
+            if second is not Verdict.FITS:
+                verdict, reason, misfit = second, _of_second(on_signal, second, why), on_signal
+        names = (func or "", on_signal or "", *(arguments.keywords if arguments else ()))
         self._left -= _GROUP + sum(map(len, names))
+        hidden = arguments is _HIDDEN
         if self._left >= 0:
-            if verdict is Verdict.UNKNOWN_FUNCTION and func is not None and self._suggestions:
+            if verdict is Verdict.UNKNOWN_FUNCTION and misfit is not None and self._suggestions:
                 self._suggestions -= 1
-                reason += self._registry.suggest(func)
-            shown = None if arguments is _HIDDEN else arguments
-            group = AlikeTasks(verdict=verdict, func=func, arguments=shown, reason=reason)
-            return self._groups.setdefault((func, arguments), group)
-        known = func if handler is not None else None
+                reason += self._registry.suggest(misfit)
+            group = AlikeTasks(
+                verdict=verdict, func=func, on_signal=on_signal,
+                arguments=None if hidden else arguments, hidden=hidden, reason=reason,
+            )  # fmt: skip
+            return self._groups.setdefault((func, on_signal, arguments), group)
+        known = func if func is not None and self._registry.find(func) is not None else None
         summed = AlikeTasks(
-            verdict=verdict, func=known, arguments=None, reason=f"{verdict}, of many kinds"
-        )
-        return self._sums.setdefault((known, verdict), summed)
+            verdict=verdict, func=known, arguments=None, hidden=hidden,
+            reason=f"{verdict}, of many kinds",
+        )  # fmt: skip
+        return self._sums.setdefault((known, verdict, hidden), summed)
 
-    def _judge(
-        self, func: str | None, arguments: Arguments | None, handler: Handler | None
-    ) -> tuple[Verdict, str]:
-        """Return the verdict on tasks of this shape, and the reason."""
+    def _judge(self, func: str | None, arguments: Arguments | None) -> tuple[Verdict, str]:
+        """Return the verdict on calls of this function and this shape, and the reason."""
         if func is None:
             return Verdict.RECORD_UNREADABLE, "its record cannot be read"
+        handler = self._registry.find(func)
         if handler is None:
             return Verdict.UNKNOWN_FUNCTION, "no handler has this name"
         if arguments is None:
@@ -197,13 +210,23 @@ class Comparison:
         self, reason: str, is_blind: Callable[[Shape, Handler], bool], *, hidden: bool = False
     ) -> BlindSpot:
         """Count the tasks of the functions that are blind, or those with `hidden` arguments."""
-        counts: dict[str, int] = {}
+        functions, count = set[str](), 0
         for group in self._all():
-            if hidden and group.verdict is not Verdict.UNCHECKED:
+            if group.verdict.fails or (hidden and not group.hidden):
                 continue
-            handler = self._registry.find(group.func) if group.func is not None else None
-            if group.func is None or handler is None or group.verdict.fails:
-                continue
-            if is_blind(self._shape(group.func, handler), handler):
-                counts[group.func] = counts.get(group.func, 0) + group.count
-        return BlindSpot(reason, sorted(counts), sum(counts.values()))
+            blind = {
+                name
+                for name in (group.func, group.on_signal)
+                if name is not None
+                and (handler := self._registry.find(name)) is not None
+                and is_blind(self._shape(name, handler), handler)
+            }
+            functions |= blind
+            count += group.count if blind else 0
+        return BlindSpot(reason, sorted(functions), count)
+
+
+def _of_second(func: str, verdict: Verdict, reason: str) -> str:
+    """Why tasks would fail that fit their function, but not that of their signal."""
+    named = f"{func}: {reason}" if verdict is Verdict.UNKNOWN_FUNCTION else reason
+    return f"on a signal: {named}" if reason else ""

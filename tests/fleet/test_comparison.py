@@ -30,9 +30,14 @@ unreadable.__signature__ = 42  # type: ignore[attr-defined]
 
 
 def call(
-    func: str | None = "test.send", args: bytes = b"[1]", *, id: str = "a", due: int | None = 1000
+    func: str | None = "test.send",
+    args: bytes = b"[1]",
+    *,
+    id: str = "a",
+    due: int | None = 1000,
+    on_signal: str | None = None,
 ) -> StoredCall:
-    return StoredCall(id, func, args, due)
+    return StoredCall(id, func, args, due, on_signal)
 
 
 def compared(*calls: StoredCall) -> Comparison:
@@ -83,6 +88,48 @@ def test_a_task_has_a_verdict_and_its_reason(
     assert (found.compared, found.failing) == (1, int(fails))
 
 
+SEALED = b"sealed:key:AAAA"
+
+
+@each(
+    ("func", "on_signal", "args", "verdict", "reason"),
+    [
+        ("test.send", "test.gather", b"[1]", Verdict.FITS, ""),
+        ("test.gather", "test.send", b"[1,2]", Verdict.FITS, ""),
+        ("test.gather", "test.send", b"[]", Verdict.ARGUMENTS_DO_NOT_FIT,
+         "on a signal: test.send(to, subject=..., *, urgent=...): "
+         "missing a required argument: 'to'"),
+        ("test.gather", "test.sned", b"[]", Verdict.UNKNOWN_FUNCTION,
+         "on a signal: test.sned: no handler has this name (did you mean 'test.send'?)"),
+        ("test.send", "test.gather", b"[]", Verdict.ARGUMENTS_DO_NOT_FIT,
+         "test.send(to, subject=..., *, urgent=...): missing a required argument: 'to'"),
+        ("test.sned", "a.b", b"[]", Verdict.UNKNOWN_FUNCTION,
+         "no handler has this name (did you mean 'test.send'?)"),
+        ("test.send", "test.unreadable", b"[1]", Verdict.UNCHECKED, ""),
+        ("test.unreadable", "test.send", b"[1]", Verdict.UNCHECKED, ""),
+        ("test.unreadable", "test.send", b"[]", Verdict.ARGUMENTS_DO_NOT_FIT,
+         "on a signal: test.send(to, subject=..., *, urgent=...): "
+         "missing a required argument: 'to'"),
+        ("test.send", "a.b", SEALED, Verdict.UNKNOWN_FUNCTION,
+         "on a signal: a.b: no handler has this name"),
+        ("test.send", "test.gather", SEALED, Verdict.UNCHECKED, ""),
+    ],
+)  # fmt: skip
+def test_of_a_task_that_waits_for_a_signal_both_functions_count(
+    func: str, on_signal: str, args: bytes, verdict: Verdict, reason: str
+) -> None:
+    found = compared(call(func, args, on_signal=on_signal))
+    [group] = found.groups()
+    assert (group.verdict, group.reason) == (verdict, reason)
+    assert (group.func, group.on_signal) == (func, on_signal)
+    assert (found.compared, found.failing) == (1, int(verdict.fails))
+
+
+def test_tasks_are_not_alike_if_signals_run_others() -> None:
+    found = compared(call(), call(on_signal="test.gather"), call(on_signal="test.wrapped"))
+    assert [group.on_signal for group in found.groups()] == [None, "test.gather", "test.wrapped"]
+
+
 def test_alike_tasks_are_one_group_with_its_first_due_time_and_examples() -> None:
     found = compared(
         call(id="a", args=b'{"*":[1],"urgent":true,"subject":"x"}', due=2000),
@@ -117,6 +164,19 @@ def test_blind_spots_name_functions_whose_tasks_may_fail_all_the_same() -> None:
         (["test.gather"], 2), (["test.wrapped"], 1), (["test.unreadable"], 1),
     ]  # fmt: skip
     assert compared(call()).blind_spots() == []
+
+
+def test_a_task_with_two_functions_is_counted_once_in_a_blind_spot() -> None:
+    found = compared(
+        call("test.wrapped", on_signal="test.unreadable"),
+        call("test.unreadable", on_signal="test.wrapped"),
+        call("test.send", SEALED, on_signal="test.wrapped"),
+    )
+    assert [(spot.functions, spot.count) for spot in found.blind_spots()] == [
+        (["test.wrapped"], 3),
+        (["test.unreadable"], 2),
+        (["test.send", "test.wrapped"], 1),
+    ]
 
 
 def test_the_nearest_name_is_looked_for_so_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +216,13 @@ def test_many_groups_are_summed_up_and_none_is_left_out(
     fit = 100 if verdict is Verdict.FITS else 0
     assert found.failing == 100 - fit
     assert sum(spot.count for spot in found.blind_spots()) == fit
+
+
+def test_names_of_functions_of_signals_are_summed_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compatibility, "MAX_CHARACTERS", 10_000)
+    found = compared(*(call(id=str(n), on_signal=f"m.f{n}_{LONG}") for n in range(100)))
+    assert (found.compared, found.failing) == (100, 100)
+    [summed] = [group for group in found.groups() if group.count > 1]
+    assert (summed.func, summed.on_signal, summed.verdict, summed.count) == (
+        "test.send", None, Verdict.UNKNOWN_FUNCTION, 94
+    )  # fmt: skip

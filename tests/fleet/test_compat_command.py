@@ -91,6 +91,19 @@ def test_other_code_is_refused_with_what_would_fail(made: Bridge, fresh: Path, u
     assert rest.startswith(f"tasks 4   would fail 3   handlers 4 in {fresh}\n")
 
 
+def test_a_signal_for_which_no_handler_is_there_is_named(
+    bridge: Bridge, fresh: Path, url: str
+) -> None:
+    bridge.make_task("mail.greet", ["ann"], "1h", id="a", on_signal="mail.great")
+    result = compat(fresh, url=url)
+    assert result.returncode == 3
+    first, second, *_ = result.stdout.splitlines()
+    assert first.startswith("1 of mail.greet(...), or mail.great on a signal, first due ")
+    assert second == (
+        "    on a signal: mail.great: no handler has this name (did you mean 'mail.greet'?)"
+    )
+
+
 def test_only_what_is_due_soon_can_be_asked_for(made: Bridge, fresh: Path, url: str) -> None:
     made.pause("named")
     result = compat(fresh, "--due-within", "7d", url=url)
@@ -134,18 +147,19 @@ def test_json_has_the_same_facts_in_one_document(
     assert [round((due - server_ms(client) / 1000) / 60) for due in dues] == [60, 120, 60]
     assert groups == [
         {
-            "verdict": "arguments unreadable", "function": "mail.send", "positional": None,
-            "keywords": None, "reason": "its arguments cannot be read", "count": 1,
+            "verdict": "arguments unreadable", "function": "mail.send", "on_signal": None,
+            "positional": None, "keywords": None, "count": 1,
+            "reason": "its arguments cannot be read",
             "ids": ["named"],
         },
         {
-            "verdict": "arguments do not fit", "function": "mail.send", "positional": 2,
-            "keywords": [], "count": 2, "ids": ["positional-2", "positional-1"],
+            "verdict": "arguments do not fit", "function": "mail.send", "on_signal": None,
+            "positional": 2, "keywords": [], "count": 2, "ids": ["positional-2", "positional-1"],
             "reason": "mail.send(to, *, subject, urgent=...): too many positional arguments",
         },
         {
-            "verdict": "fits", "function": "mail.gather", "positional": 0, "keywords": [],
-            "reason": "", "count": 1, "ids": ["open"],
+            "verdict": "fits", "function": "mail.gather", "on_signal": None, "positional": 0,
+            "keywords": [], "reason": "", "count": 1, "ids": ["open"],
         },
     ]  # fmt: skip
 

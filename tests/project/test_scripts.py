@@ -357,6 +357,7 @@ ORDER = {
     "on_swap": ["leave_for_others"],
     "on_write": ["note_signals"],
     "on_stray": ["remove_lost"],
+    "other_functions": ["OTHER_FUNCTIONS"],
     "on_sweep": ["sweep_lanes", "note_holds", "forget_groups"],
     "on_swept": ["tell_swept", "find_stopping"],
     "on_count": ["count_move"],

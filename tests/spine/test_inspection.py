@@ -97,7 +97,7 @@ def test_a_long_time_is_read_in_parts(store: Store, client: redis.Redis) -> None
 def test_a_survey_tells_retries_and_functions_of_what_comes_next(
     store: Store, bridge: Bridge, client: redis.Redis
 ) -> None:
-    assert store.run(inspection.survey_functions(10)) == inspection.FunctionSurvey(0, 0, [])
+    assert store.run(inspection.survey_functions(10)) == inspection.FunctionSurvey(0, 0, [], [])
     bridge.make_task("mail.again", [], 0, id="again")
     bridge.make_task("mail.back", [], 0, id="back")
     tokens = {task.id: task.token for task in claim(store).tasks}

@@ -330,21 +330,26 @@ class FunctionSurvey:
     """Number of them that wait for another attempt."""
     functions: list[str]
     """Their functions, each once."""
+    on_signal: list[str]
+    """Those that they run instead if they are signalled, each once."""
 
 
 def survey_functions(limit: int) -> Command[FunctionSurvey]:
     """Count the retries among the first `limit` pending tasks, and list their functions."""
     return script(
         "survey_functions", limit,
-        read=lambda reply: FunctionSurvey(reply[0], reply[1], [text(func) for func in reply[2:]]),
+        read=lambda reply: FunctionSurvey(
+            reply[0], reply[1], [*map(text, reply[2])], [*map(text, reply[3])]
+        ),
         route=Everywhere(_joined_surveys),
     )  # fmt: skip
 
 
 def _joined_surveys(each: Sequence[FunctionSurvey]) -> FunctionSurvey:
     functions = dict.fromkeys(func for one in each for func in one.functions)
+    on_signal = dict.fromkeys(func for one in each for func in one.on_signal)
     examined, retries = sum(one.examined for one in each), sum(one.retries for one in each)
-    return FunctionSurvey(examined, retries, list(functions))
+    return FunctionSurvey(examined, retries, list(functions), list(on_signal))
 
 
 def find_overwritten() -> Command[list[str]]:
@@ -376,6 +381,8 @@ class StoredCall(NamedTuple):
     args: bytes
     due: int | None
     """In ms; None if it has no due time."""
+    on_signal: str | None = None
+    """The function that it calls instead if it is signalled, as long as it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,12 +412,17 @@ def calls_page(state: State, cursor: str, *, until: int | None = None) -> Comman
 def _page(reply: list[Any]) -> CallsPage:
     score, id, examined, *columns = reply
     cursor = BEGINNING if score is None else (score + b" " + id).decode("latin-1")
-    return CallsPage(cursor, examined, [_stored(*row) for row in rows_of(columns, 4)])
+    return CallsPage(cursor, examined, [_stored(*row) for row in rows_of(columns, 5)])
 
 
-def _stored(id: bytes, call: bytes | None, args: bytes | None, due: bytes | None) -> StoredCall:
+def _stored(
+    id: bytes, call: bytes | None, args: bytes | None, due: bytes | None, on_signal: bytes | None
+) -> StoredCall:
     if call is None:
         return StoredCall(text(id), None, b"", None)
     func, inline = split_call(call)
     found = args if inline == IN_RECORD and args is not None else inline
-    return StoredCall(text(id), func, found, whole(due) if due is not None else None)
+    return StoredCall(
+        text(id), func, found, whole(due) if due is not None else None,
+        text(on_signal) if on_signal is not None else None,
+    )  # fmt: skip

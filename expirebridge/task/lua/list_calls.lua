@@ -6,7 +6,7 @@
 --          begin), 5 the highest score to look at, as ZCOUNT takes it, 6 most tasks to look at
 -- returns  score (nil: no more) and id of this page's last task, how many were looked at, then for
 --          each: id, call (nil: its record cannot be read), arguments that are in the record, due in ms
---          (nil: it has no due time)
+--          (nil: it has no due time), the function that it may run instead (nil: none)
 --
 -- A page begins behind a task, not at a rank: each task that keeps its place is read once, whatever
 -- comes and goes meanwhile. Scores are used as they are: see forecast.lua. Of a task that runs, the
@@ -15,21 +15,39 @@
 -- include names
 -- include records
 -- include state_sets
+-- include hooks
 
 local state, last_score, last_id = ARGV[2], ARGV[3], ARGV[4]
 local highest, count = ARGV[5], tonumber(ARGV[6])
 local set = state_set(state)
 local HAS_DUE = { pending = true, waiting = true } -- their scores are due times
 
+local OTHERS = all_fields({}, other_functions)
+local RUNNING, OTHER = { 'args', 'due', 'rearm', 'next', 'cancel' }, { 'args', unpack(OTHERS) }
+
 local reply = { false, '', 0 }
 
-local function add(id, call, args, due)
+local function add(id, call, args, due, other)
   local length = #reply
   reply[length + 1], reply[length + 2], reply[length + 3], reply[length + 4] = id, call, args, due
+  reply[length + 5] = other or false
+end
+
+local function other_of(record)
+  for _, name in ipairs(OTHERS) do
+    if record[name] then return record[name] end
+  end
+end
+
+local function other_of_next(fields)
+  for _, name in ipairs(OTHERS) do
+    local func = value_of(fields, name)
+    if func then return tostring(func) end
+  end
 end
 
 local function add_running(id)
-  local record = read(id, { 'args', 'due', 'rearm', 'next', 'cancel' })
+  local record = read(id, RUNNING)
   if not record then
     add(id, false, false, false)
   elseif record.state ~= state then
@@ -39,18 +57,20 @@ local function add_running(id)
   elseif record.next then
     local args = value_of(record.next.fields, 'args')
     add(id, record.next.call, args and tostring(args) or false,
-      string.format('%.0f', record.next.due))
+      string.format('%.0f', record.next.due), other_of_next(record.next.fields))
   elseif record.rearm or not record.cancel then
     add(id, record.call, record.args or false, record.rearm or record.due or false)
   end
 end
 
 local function add_other(id, score)
-  local record = read(id, { 'args' })
+  local record = read(id, OTHER)
   if not record then
     add(id, false, false, false)
   elseif record.state == state then
-    add(id, record.call, record.args or false, HAS_DUE[state] and score or false)
+    -- What runs a failed task again runs the function that has failed.
+    add(id, record.call, record.args or false, HAS_DUE[state] and score or false,
+      state ~= 'failed' and other_of(record))
   end
 end
 

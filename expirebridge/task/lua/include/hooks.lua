@@ -3,7 +3,7 @@
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 -- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
 -- gives on_show, on_tell, on_again, on_next, on_revise, kept_longer
--- gives on_write, on_reply, on_swap, on_stray
+-- gives on_write, on_reply, on_swap, on_stray, other_functions
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -102,6 +102,8 @@ local lacking = {}
 -- (id, record): True if a task that has its place is not to be found by those who look for such tasks.
 local stranded = {}
 
+-- Names of fields that hold the function that a task may run instead of its own, as long as it can.
+local other_functions = {}
 -- (id, name): there is a key that names a task, and is not its. True if it is known for what it is.
 local on_stray = {}
 
