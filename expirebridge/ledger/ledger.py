@@ -18,6 +18,7 @@ from expirebridge.hooks import Hook, Hooks, Made, Making, NotMade
 from expirebridge.ledger.commit_notifier import CommitNotifier, notify_after_commit
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.engine import engine_of, read_url, translated
+from expirebridge.ledger.row_signals import answer_to, signalled
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.series_rows import Scheduler, listing_of, place_in, series_of
@@ -42,8 +43,9 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import Duration
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.keywords import advice_on, advising, advising_methods
-from expirebridge.task.new_task import Func, new_task, refuse_repeated_ids, when_of
+from expirebridge.task.new_task import Func, Named, new_task, refuse_repeated_ids, when_of
 from expirebridge.task.options import PolicyOptions
+from expirebridge.task.signal_payload import encode
 from expirebridge.task.task import Change, Outcome, State, Task, from_ms
 from expirebridge.task.transactions import Transaction
 
@@ -175,6 +177,7 @@ class Ledger:
         id: str | None = None,
         if_exists: IfExists = "reject",
         ext: str | None = None,
+        on_signal: Named | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> LedgerTask:
         """Make a task that runs `func` after `delay`, or at `at`: one INSERT in your transaction.
@@ -195,7 +198,7 @@ class Ledger:
         check_transaction(session)
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
-            **policies,
+            on_signal=on_signal, **policies,
         )  # fmt: skip
         check_ext(ext)
         adapter = self._changing(session)
@@ -287,6 +290,32 @@ class Ledger:
         adapter = self._changing(session)
         ours = self._statements(adapter)
         return adapter.execute(ours.move if by_id else ours.move_ext, values)
+
+    def signal(self, session: Transaction, id: str, payload: Any = None, *, by: str = "") -> Change:
+        """Say that what a task waits for has come: once you have committed, it runs its
+        `on_signal`.
+
+        The row decides: of both functions exactly one runs. Before the first attempt a listener
+        notes in the row that the deadline has decided, and not while your transaction is open.
+
+        Arguments and answers are those of `Bridge.signal`; whether a handler runs is in Redis only,
+        so the answer is begun as soon as the deadline has decided, and until the task has ended.
+        The same signal again has the first answer as long as the row is kept, and not erased.
+        Raises InvalidTask for an illegal id, payload or `by`, and for a row that cannot be a task,
+        and LedgerUnsuitable as `make_task`.
+        """
+        check_transaction(session)
+        said = encode(keys.check_id(id), payload, by, self._key_ring)
+        adapter = self._changing(session)
+        ours, values = self._statements(adapter), {"b_ledger": self.name, "b_id": id}
+        while rows := adapter.rows(ours.get_to_signal, values):
+            answer = answer_to(said, rows[0])
+            if answer is not None:
+                return answer
+            # In SQLite, which locks no rows, it may have changed since.
+            if adapter.execute(ours.signal, values | signalled(said, rows[0])) > 0:
+                return Change.SIGNALLED
+        return Change.NOT_FOUND
 
     def erase(self, session: Transaction, id: str | None = None, *, ext: str | None = None) -> int:
         """Erase what finished tasks were given, and why they failed: of this `id`, or this `ext`.
@@ -438,7 +467,7 @@ class Ledger:
                     "private: a row does not keep arguments out of a key's name unless they are "
                     "sealed: give the ledger keys"
                 )
-            new.fields["args"] = self._writer.sealed(args, new.id, split_call(new.call)[0])
+            new.fields["args"] = self._writer.sealed(args, new.id, *new.funcs)
         return new
 
     def _checked(
@@ -491,7 +520,7 @@ class Ledger:
         made = _made(new, values, outcome, self._key_ring)
         emit_made(self._hooks, new, made)
         if self._notifier is not None:
-            self._notifier.look_up([made.func])
+            self._notifier.look_up(new.funcs)
         return made
 
     def _scheduler(self, session: Transaction) -> Scheduler:
@@ -553,13 +582,15 @@ def _exists(id: str) -> TaskExists:
 def _made(
     new: NewTask, values: Mapping[str, Any], outcome: Outcome, key_ring: KeyRing | None
 ) -> LedgerTask:
-    args, kwargs = args_of(values["b_params"].encode(), new.id, values["b_func"], key_ring=key_ring)
+    args, kwargs = args_of(values["b_params"].encode(), new.id, *new.funcs, key_ring=key_ring)
+    on_signal = new.fields.get("on_signal")
     return LedgerTask(
         id=new.id,
         func=values["b_func"],
         args=args,
         kwargs=kwargs,
         ext=values["b_ext_string"],
+        on_signal=None if on_signal is None else str(on_signal),
         outcome=outcome,
     )
 

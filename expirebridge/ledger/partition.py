@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -335,6 +335,11 @@ class LedgerPartition:
         """Return the states of the rows of these tasks; those without a row are left out."""
         with translated(self._url):
             return self._relay_store.ask(ids)
+
+    def decide(self, versions: Mapping[str, RowVersion]) -> dict[str, RowState]:
+        """Let the deadlines of these tasks decide, unless a signal has; return their rows."""
+        with translated(self._url):
+            return self._relay_store.decide(versions)
 
     def recall(self, ids: Iterable[str]) -> list[str]:
         """Have the waiting ones of these tasks relayed again: the server lost their records.

@@ -7,7 +7,7 @@ ever, as a process does that dies. See docs/internals/outbox-relay.md for why ea
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Row
@@ -29,6 +29,7 @@ from expirebridge.ledger.rows import (
     FINAL_STATES,
     LARGEST_COUNT,
     LARGEST_TIME,
+    Decided,
     DesiredState,
     RowVersion,
     Status,
@@ -38,7 +39,7 @@ from expirebridge.ledger.rows import (
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls.call import chunks, drive
+from expirebridge.task.calls.call import Argument, chunks, drive
 from expirebridge.task.keys import is_id
 from expirebridge.task.texts import event, plural
 
@@ -300,6 +301,8 @@ def _relayed_row(row: Row[Any], now: int) -> RelayedRow:
     values = dict(row._mapping) | ({"due": 0} if is_paused else {})
     task = new_task_of(values, now)
     fields = dict(task.fields)
+    if row.decided == Decided.DEADLINE and (lost := fields.pop("on_signal", None)) is not None:
+        fields["passed"] = lost
     if row.retry_times:
         fields["attempt"] = row.retry_times
     when, ms = task.when.encode()
@@ -307,7 +310,7 @@ def _relayed_row(row: Row[Any], now: int) -> RelayedRow:
         id=task.id,
         version=RowVersion(row.generation, row.revision),
         what=_target_state(row),
-        hint=_hint(row),
+        hint=_hint(row, fields),
         call=task.call,
         when="never" if is_paused else str(when),
         ms=int(ms),
@@ -321,10 +324,12 @@ def _target_state(row: Row[Any]) -> str:
     return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
 
 
-def _hint(row: Row[Any]) -> str:
+def _hint(row: Row[Any], fields: Mapping[str, Argument]) -> str:
     words = {
         "moved": row.due is None,
         "rebuilt": row.todo == SyncState.REBUILD,
+        # Only its signal made it due; what is written later has another time.
+        "signalled": str(fields.get("signalled", "")).startswith(f"{row.written} "),
     }
     return " ".join(word for word, holds in words.items() if holds)
 

@@ -35,6 +35,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from expirebridge.ledger.calls import RedisCheckpoint
+from expirebridge.ledger.row_signals import is_open
 from expirebridge.ledger.row_writes import passing_over_locks
 from expirebridge.ledger.rows import RowVersion, Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
@@ -177,7 +178,15 @@ def constant(value: int) -> ColumnElement[int]:
 
 # The statements.
 
-_WRITTEN_BACK: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
+_WRITTEN_BACK: Final = (
+    "generation",
+    "wanted",
+    "status",
+    "due",
+    "retry_times",
+    "message",
+    "decided",
+)
 """The columns that a write-back sets."""
 
 _ledger: BindParameter[str] = bindparam("b_ledger")
@@ -235,6 +244,8 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
     # Of one partition, rows need not be sorted first.
     partitions: list[PartitionOfRow] = [None, _partition] if is_single else [_partition]
     some = select(task.id).where(mine, _is_one_of_ids(made))
+    version = (task.id, task.generation, task.revision)
+    state = (*version, task.status, task.wanted, is_open(made.task))
     return RelayStatements(
         read=_read(made, backlog, partitions, is_single=is_single).where(*our_pass),
         read_all=_read(made, backlog, [passes.partition], is_single=is_single).where(
@@ -252,17 +263,13 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         hold=_hold(made, "number"),
         hold_to_stamp=_hold(made, "stamp"),
         rows_to_write=passing_over_locks(
-            some.with_only_columns(
-                task.id, task.generation, task.revision, task.status, task.wanted, task.due
-            ).order_by(task.id)
+            some.with_only_columns(*state, task.due, task.decided).order_by(task.id)
         ),
         free=passing_over_locks(some.order_by(task.id)),
         there=some,
         write_back=_write_back(made),
         relay_again=_relay_again(made),
-        ask=some.with_only_columns(
-            task.id, task.generation, task.revision, task.status, task.wanted, task.message
-        ),
+        ask=some.with_only_columns(*state, task.message),
     )
 
 

@@ -20,8 +20,9 @@ from expirebridge.ledger.relay_statements import (
     WrittenRows,
     relay_statements,
 )
+from expirebridge.ledger.row_signals import deciding
 from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
-from expirebridge.ledger.rows import DesiredState, RowState, RowVersion, Status, SyncState
+from expirebridge.ledger.rows import Decided, DesiredState, RowState, RowVersion, Status, SyncState
 from expirebridge.ledger.schema import check_encoding, find, identity_of
 from expirebridge.ledger.sql_tables import VERSION, Tables
 from expirebridge.task.keys import is_id
@@ -288,17 +289,37 @@ class RelayStore:
 
     def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
         """Return the states of the rows of these tasks; those without a row are left out."""
+        with self.engine.connect() as connection:
+            return self._states(connection, ids)
+
+    def decide(self, versions: Mapping[str, RowVersion]) -> dict[str, RowState]:
+        """Let the deadlines of these tasks decide, unless a signal has; return their rows.
+
+        One that has another version is left alone, and so is one that another transaction has
+        locked: that may be a signal.
+        """
+        with self.engine.begin() as connection:
+            free = self._free(connection, list(versions))
+            values = [
+                {**self._own, "b_id": id, "b_generation": version.generation,
+                 "b_revision": version.revision}
+                for id, version in versions.items()
+                if id in free
+            ]  # fmt: skip
+            if values:
+                connection.execute(deciding(self._task), values)
+            return self._states(connection, versions)
+
+    def _states(self, connection: Connection, ids: Iterable[str]) -> dict[str, RowState]:
         # No row has another id, and a database may refuse to compare them.
         asked = {**self._own, "b_ids": [id for id in ids if is_id(id)]}
-        with self.engine.connect() as connection:
-            return {
-                id: RowState(
-                    RowVersion(generation, revision), Status(status), DesiredState(wanted), message
-                )
-                for id, generation, revision, status, wanted, message in connection.execute(
-                    self._statements.ask, asked
-                )
-            }
+        return {
+            row.id: RowState(
+                RowVersion(row.generation, row.revision), Status(row.status),
+                DesiredState(row.wanted), row.message, is_open=bool(row.is_open),
+            )
+            for row in connection.execute(self._statements.ask, asked)
+        }  # fmt: skip
 
     def recall(self, ids: Iterable[str]) -> list[str]:
         """Have the waiting ones of these tasks relayed again: the server lost their records.
@@ -391,6 +412,8 @@ def _written_back(row: Any, change: StatusUpdate) -> dict[str, Any]:
         "b_due": row.due if change.due is None else change.due,
         "b_retry_times": change.retry_times,
         "b_message": change.message,
+        # What is restarted was to run at its deadline.
+        "b_decided": Decided.DEADLINE.value if began_anew and row.is_open else row.decided,
     }
 
 

@@ -75,6 +75,13 @@ class LedgerGate:
         self._opened = None
 
 
+class _Question(NamedTuple):
+    """What was asked about a task, by the version of its row that its record names."""
+
+    record: RowVersion | None
+    answer: asyncio.Future[RowState | None]
+
+
 class RowCheck:
     """Checks claimed tasks against their SQL rows, since Redis may have lost recent updates.
 
@@ -85,7 +92,7 @@ class RowCheck:
     def __init__(self, partition: "LedgerPartition", gate: LedgerGate) -> None:
         self._partition = partition
         self._gate = gate
-        self._asked: dict[str, asyncio.Future[RowState | None]] = {}
+        self._asked: dict[str, _Question] = {}
         self._recalls = set[asyncio.Task[None]]()
         self._relaying: asyncio.Future[int] | None = None
 
@@ -96,10 +103,10 @@ class RowCheck:
         """
         record = RowVersion.read(attempt.claimed.ledger)
         try:
-            row = await self._read(attempt.claimed.id)
-            if decide(record, row)[0] == "later":
+            row = await self._read(attempt.claimed.id, record)
+            if decide(record, row)[0] in {"later", "undecided"}:
                 await self._bring_together()
-                row = await self._read(attempt.claimed.id)
+                row = await self._read(attempt.claimed.id, record)
         except LedgerError as error:
             self._gate.close()
             return attempt.outcomes.not_begun(DATABASE_RETRY, f"{error}; it waits for the ledger")
@@ -114,13 +121,14 @@ class RowCheck:
         row meanwhile, and so `complete_in` was refused, if it was called: then the attempt does not
         count.
         """
+        record = RowVersion.read(attempt.claimed.ledger)
         try:
-            row = await self._read(attempt.claimed.id)
+            row = await self._read(attempt.claimed.id, record)
         except LedgerError as error:
             if not isinstance(failed.error, CompletionRefused):
                 return failed  # if its row has ended, the relay updates Redis
             return attempt.outcomes.spread(DATABASE_RETRY, f"{failed.error}; {error}")
-        by_row = outcome_by_row(attempt, RowVersion.read(attempt.claimed.ledger), row)
+        by_row = outcome_by_row(attempt, record, row)
         return outcome_after(failed, by_row)
 
     async def _bring_together(self) -> None:
@@ -157,29 +165,39 @@ class RowCheck:
         version = RowVersion.read(attempt.claimed.ledger) or RowVersion(0, 0)
         return self._partition.completer(attempt.claimed.id, version, attempt.claimed.attempt)
 
-    async def _read(self, id: str) -> RowState | None:
+    async def _read(self, id: str, record: RowVersion | None) -> RowState | None:
+        """Read the row of a task that was claimed; if its deadline can decide, it has decided."""
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._send)
         if id not in self._asked:
-            self._asked[id] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._asked[id])
+            self._asked[id] = _Question(record, asyncio.get_running_loop().create_future())
+        return await asyncio.shield(self._asked[id].answer)
 
     def _send(self) -> None:
         asked, self._asked = self._asked, {}
         self._sending = asyncio.create_task(self._answer(asked))
 
-    async def _answer(self, asked: dict[str, asyncio.Future[RowState | None]]) -> None:
+    async def _answer(self, asked: dict[str, _Question]) -> None:
         try:
             rows = await self._partition.run(self._partition.ask, list(asked))
+            undecided = {
+                id: row.version
+                for id, row in rows.items()
+                if decide(asked[id].record, row)[0] == "undecided"
+            }
+            for id in asked.keys() - undecided.keys():
+                asked[id].answer.set_result(rows.get(id))
+            if undecided:
+                rows = await self._partition.run(self._partition.decide, undecided)
+                for id in undecided:
+                    asked[id].answer.set_result(rows.get(id))
         except BaseException as error:
-            for future in asked.values():
-                future.set_exception(error)
-                future.exception()  # the caller may have been cancelled
+            for _, answer in asked.values():
+                if not answer.done():
+                    answer.set_exception(error)
+                    answer.exception()  # the caller may have been cancelled
             if not isinstance(error, LedgerError):
                 raise
-        else:
-            for id, future in asked.items():
-                future.set_result(rows.get(id))
 
 
 def outcome_by_row(
@@ -188,7 +206,7 @@ def outcome_by_row(
     """Return the outcome of a task that must not run, or not now, by its row; None if it may."""
     claimed = attempt.claimed
     decision, reason = decide(record, row)
-    if decision == "later":
+    if decision in {"later", "undecided"}:
         return attempt.outcomes.dropped(VERSION_RETRY, reason, began=attempt.began is not None)
     if decision == "runs":
         erased = "its arguments were erased"
@@ -218,7 +236,8 @@ def outcome_after(failed: AttemptOutcome, by_row: AttemptOutcome | None) -> Atte
 def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:
     """Decide by its row what happens to a task, and why: see docs/reference/states.md.
 
-    `runs`; `later`, once the relay has brought row and record together; or its final state.
+    `runs`; `undecided`, as long as a signal can decide it; `later`, once the relay has brought row
+    and record together; or its final state.
     """
     if row is None:
         return "cancelled", "its row is gone from the ledger"
@@ -232,4 +251,8 @@ def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:
         return FINAL_STATES[row.status].value, row.message or ""
     if row.wanted == DesiredState.CANCELLED:
         return "cancelled", "it was cancelled in the ledger"
-    return ("later", "it was changed in the ledger") if is_new else ("runs", "")
+    if is_new:
+        return "later", "it was changed in the ledger"
+    if row.is_open:
+        return "undecided", "another transaction has locked its row, and may signal it"
+    return "runs", ""

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.store.record_values import args_of, split_call, text
+from expirebridge.store.record_values import args_of, funcs_of, split_call, text
+from expirebridge.store.stored_signal import signal_shown
 from expirebridge.store.task_records import EXPORTED, error_of
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Argument, When
@@ -21,6 +22,7 @@ from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.durations import LONGEST
 from expirebridge.task.key_ring import KeyRing
 from expirebridge.task.record_fields import record_fields
+from expirebridge.task.signal import Signal
 from expirebridge.task.task import Outcome, State, from_ms
 from expirebridge.task.texts import short_repr
 
@@ -54,6 +56,13 @@ class DesiredState(StrEnum):
 
     NONE = "none"
     CANCELLED = "cancelled"
+
+
+class Decided(StrEnum):
+    """What decided which function runs, of a task that waited for a signal."""
+
+    DEADLINE = "deadline"
+    SIGNAL = "signal"
 
 
 class SyncState(IntEnum):
@@ -93,6 +102,8 @@ class RowState(NamedTuple):
     status: Status
     wanted: DesiredState
     message: str | None
+    is_open: bool = False
+    """True if it waits for a signal, and neither that nor its deadline has decided."""
 
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
@@ -126,6 +137,10 @@ class LedgerTask:
     """How many attempts were made before the last one."""
     message: str | None = None
     """Why the last attempt failed, or why the row was refused."""
+    on_signal: str | None = None
+    """The function that runs instead if it is signalled, as long as it can be."""
+    signal: Signal | None = None
+    """The signal that decided that `func` runs, if one did."""
     generation: int | None = None
     """The version of this task among those of its id; None from `make_task`."""
     revision: int = 1
@@ -192,9 +207,11 @@ def options_of(fields: Mapping[str, Any]) -> str | None:
 def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
     """Return a row as a task; values that cannot be read are left out, or noted if sealed."""
     params, message = str(row["params"]).encode(), row["message"]
+    awaited = fields_about_signals(row)
     try:
         if keys.is_hidden(params):
-            args, kwargs = args_of(params, row["id"], row["func"], key_ring=key_ring)
+            funcs = funcs_of(awaited | {"call": str(row["func"]).encode()})
+            args, kwargs = args_of(params, row["id"], *funcs, key_ring=key_ring)
         else:
             args, kwargs = keys.decode_args(params)
     except ValueError:
@@ -212,11 +229,31 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
         due=None if row["due"] is None else from_ms(row["due"]),
         retry_times=row["retry_times"],
         message=message,
+        on_signal=text(awaited["on_signal"]) if _is_open(row, awaited) else None,
+        signal=signal_shown(awaited, row["id"], key_ring),
         generation=row["generation"],
         revision=row["revision"],
         created=from_ms(row["created"]),
         modified=from_ms(row["modified"]),
     )
+
+
+_ABOUT_SIGNALS: Final = ("on_signal", "lost", "signal", "signalled")
+
+
+def fields_about_signals(row: Row) -> dict[str, bytes]:
+    """What the options of a row say about signals, as a record has it; any may be missing."""
+    try:
+        options = orjson.loads(row["options"] or "{}")
+    except (orjson.JSONDecodeError, TypeError):
+        return {}
+    if not isinstance(options, dict):
+        return {}
+    return {name: str(options[name]).encode() for name in _ABOUT_SIGNALS if name in options}
+
+
+def _is_open(row: Row, awaited: Mapping[str, bytes]) -> bool:
+    return "on_signal" in awaited and row["decided"] is None
 
 
 def new_task_of(row: Row, now: int) -> NewTask:

@@ -156,6 +156,10 @@ def task_table(metadata: MetaData) -> Table:
             comment="1 waiting or running, 10 succeeded, 20 failed, 30 cancelled",
         ),
         column(
+            "decided", ascii_(16), nullable=True,
+            comment="of a task that waits for a signal: deadline, or signal; NULL: it still waits",
+        ),
+        column(
             "at_ms", BigInteger(), nullable=True,
             comment="when it is to run, ms since 1970; Redis's clock decides",
         ),
@@ -192,6 +196,7 @@ def task_table(metadata: MetaData) -> Table:
         column("created", BigInteger(), NowMs(), comment="when this life of the id was inserted"),
         column("modified", BigInteger(), NowMs(), comment="when the row was last changed"),
         CheckConstraint("wanted IN ('none', 'cancelled')", name="expirebridge_task_wanted"),
+        CheckConstraint("decided IN ('deadline', 'signal')", name="expirebridge_task_decided"),
         CheckConstraint("status IN (1, 10, 20, 30)", name="expirebridge_task_status"),
         CheckConstraint("todo IN (0, 1, 2)", name="expirebridge_task_todo_known"),
         CheckConstraint(

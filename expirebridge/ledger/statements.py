@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.elements import Grouping
 
-from expirebridge.ledger.rows import DesiredState, Status, SyncState
+from expirebridge.ledger.rows import Decided, DesiredState, Status, SyncState
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
@@ -64,6 +64,9 @@ class Statements:
     erase: ClauseElement
     erase_ext: ClauseElement
     get: ClauseElement
+    get_to_signal: ClauseElement
+    """As `get`; it locks the row."""
+    signal: ClauseElement
     find: ClauseElement
     complete: ClauseElement
     schema: ClauseElement
@@ -103,6 +106,8 @@ def statements(tables: Tables, dialect: str) -> Statements:
         erase=_erase(task).where(by_id),
         erase_ext=_erase(task).where(by_ext),
         get=every.where(by_id),
+        get_to_signal=every.where(by_id).with_for_update(),
+        signal=_signal(task).where(by_id),
         find=every.where(by_ext).order_by(task.c.created, task.c.id).limit(bindparam("b_limit")),
         complete=_complete(task),
         schema=select(tables.schema.c.version, tables.schema.c.identity)
@@ -168,6 +173,7 @@ def _new_life(task: Table) -> dict[str, Any]:
         "generation": case((last >= NowMs(), last + 1), else_=NowMs()),
         "wanted": DesiredState.NONE.value,
         "status": _WAITING,
+        "decided": null(),
         "written": NowMs(),
         "created": NowMs(),
         "due": null(),
@@ -222,6 +228,29 @@ def _move(task: Table) -> Update:
             "written": NowMs(),
             "due": null(),
         }
+    )
+
+
+def _signal(task: Table) -> Update:
+    """The task is due at once, unless it is paused: then it stays so."""
+    new: dict[str, Any] = {name: bindparam(f"b_{name}") for name in ("func", "options", "written")}
+    return (
+        _unfinished(task)
+        .where(
+            task.c.decided.is_(None),
+            task.c.generation == bindparam("b_generation"),
+            task.c.revision == bindparam("b_revision"),
+        )
+        .values(
+            _relayed_again(task)
+            | new
+            | {
+                "decided": Decided.SIGNAL.value,
+                "at_ms": null(),
+                "delay_ms": 0,
+                "due": case((task.c.due == NEVER, NEVER), else_=null()),
+            }
+        )
     )
 
 

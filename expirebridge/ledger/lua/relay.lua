@@ -7,7 +7,8 @@
 --          4 the number that the last batch here must have, after the first part its own, 5 the number of this
 --          batch, 6 lease in ms, 7 ms to keep a task that ends here, then for each row:
 --          id, '<generation> <revision>', what ('waits', 'cancel', 'succeeded', 'failed', 'cancelled'),
---          words: 'moved' if its time is new, 'rebuilt' if this database may have lost it, call,
+--          words: 'moved' if its time is new, 'signalled' if a signal made it so, 'rebuilt' if this database may have
+--          lost it, call,
 --          'in', 'at' or 'never' (paused), ms, n, then n names and values for the record
 -- returns  1, or 0 if another batch or another ledger was here: then nothing was written; now; then for
 --          each row: 1 applied, 2 kept, 3 taken: a task outside the ledger has the id; and when it is due
@@ -80,6 +81,7 @@ local function apply_row(id, row)
   if began_anew then mark_dirty(id) end
   if began_anew and not is_new then return KEPT end
   local is_other = last.call ~= row.call or last.args ~= row.args
+  if is_new and row.signalled then keep_pause(id, row, old) end
   if generation < row.generation or is_other then return replace_from_row(id, row, old) end
   if is_new then note_revision(id, old, generation, row.revision) end
   if FINISHED[row.what] then return follow_row_end(id, row, old) end

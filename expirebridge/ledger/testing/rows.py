@@ -16,7 +16,7 @@ from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.row_check import outcome_by_row
+from expirebridge.ledger.row_check import decide, outcome_by_row
 from expirebridge.ledger.rows import RowState, RowVersion
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
@@ -209,5 +209,8 @@ class Rows:
         )
 
     def _row_of(self, attempt: Attempt) -> RowState | None:
-        id = attempt.claimed.id
-        return self._relay_store.ask([id]).get(id)
+        id, record = attempt.claimed.id, RowVersion.read(attempt.claimed.ledger)
+        row = self._relay_store.ask([id]).get(id)
+        if row is not None and decide(record, row)[0] == "undecided":
+            return self._relay_store.decide({id: row.version}).get(id)
+        return row

@@ -1,4 +1,5 @@
 -- include names
+-- include hooks
 -- include clock
 -- include records
 -- include state_sets
@@ -7,7 +8,7 @@
 -- include rearm
 -- include relay_end
 -- include series_keys
--- gives delay_rebuilt, create_from_row, replace_from_row
+-- gives delay_rebuilt, create_from_row, replace_from_row, keep_pause
 
 -- Time in ms that a tick's series is kept after the tick is due.
 local SERIES_KEPT = 7 * 86400000
@@ -47,6 +48,7 @@ local function create_from_row(id, row, old)
     write(id, row, row.due, row.fields)
     return APPLIED
   end
+  for i = 1, #on_write do on_write[i](row.fields) end
   local made = { call = row.call, state = 'pending', ledger = row.ledger }
   redis.call('HSET', record_key(id), 'call', row.call, 'made', math.floor(now / 1000), unpack(row.fields))
   if row.what == 'waits' then
@@ -74,4 +76,10 @@ local function replace_from_row(id, row, old)
     note_next(id, old, old.next)
   end
   return APPLIED
+end
+
+-- A signal does not resume a task, also if it was paused a moment ago, and its row has not heard of that.
+local function keep_pause(id, row, old)
+  if old.state == 'pending' and read_timer(id, old) then follow_timer(id, old) end
+  if old.state == 'paused' or old.next and old.next.due == WHILE_PAUSED then row.when = 'never' end
 end
