@@ -289,7 +289,11 @@ class LimitsMachine(RuleBasedStateMachine):
         if_exists=st.sampled_from(["reject", "keep", "replace", "extend"]),
     )  # fmt: skip
     def make(self, id: str, call: str, delay: int, is_vip: bool, if_exists: str) -> None:
-        fields: dict[str, Argument] = {"tags": "vip"} if is_vip else {}
+        self._make(id, call, delay, {"tags": "vip"} if is_vip else {}, if_exists)
+
+    def _make(
+        self, id: str, call: str, delay: int, fields: dict[str, Argument], if_exists: str
+    ) -> None:
         fields["ttl"] = MINUTE * 1000
         new = producing.NewTask(
             id=id, has_random_id=False, if_exists=if_exists, call=call.encode(),

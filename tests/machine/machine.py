@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
@@ -17,13 +17,14 @@ from expirebridge.connection import clients
 from expirebridge.limits.calls import declare_limits
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming, editing, producing, reconciling
 from expirebridge.task.calls.call import Argument, Command, When
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.reconciling import Adoption, EventKind
 from expirebridge.task.keys import TriggerKey, parse_key
 from expirebridge.task.operations.editing import EDITABLE
-from tests.machine.model import LIMITED, NEVER, Model, New, foreign_id
+from tests.machine.model import LIMITED, NEVER, Decision, Model, New, foreign_id
 from tests.machine.promise import ANY_TIME, Promise
 from tests.machine.world import World
 
@@ -87,6 +88,8 @@ class Machine(RuleBasedStateMachine):
     hits: ClassVar[Counter[tuple[str, str]]]
     aims: ClassVar[list[tuple[str, str]]]
     """Cells of the table: each life begins with one of them."""
+    awaited: ClassVar[Mapping[str, str]] = {}
+    """By call: the function that a signal runs instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,7 +198,11 @@ class Machine(RuleBasedStateMachine):
         """Do what stands in this row of the table to the first id."""
         call = self.model.tasks["a"].call if "a" in self.model.tasks else CALLS[0]
         id, name = self.known_ids().index("a"), self.known_names().index(f"a:?{call}")
-        operations: dict[str, Callable[[], None]] = {
+        self._operations(id, name, call)[row]()
+
+    def _operations(self, id: int, name: int, call: str) -> dict[str, Callable[[], None]]:
+        """By row of the table: what is done to the task at this place, or its key."""
+        return {
             "make, reject": lambda: self.make_or_reject(id, CALLS[1], STEP, "u", twice=False),
             "make, keep": lambda: self.make_or_keep(id, CALLS[1], STEP, "u", twice=False),
             "make, throttled": lambda: self.make_throttled(id, CALLS[1], STEP, WINDOW, twice=False),
@@ -218,7 +225,6 @@ class Machine(RuleBasedStateMachine):
             "raw DEL": lambda: self.raw_delete(name),
             "raw RENAME": lambda: self.raw_rename(name),
         }
-        operations[row]()
 
     # Producers
 
@@ -266,13 +272,19 @@ class Machine(RuleBasedStateMachine):
             fields["max_wait"] = limit * 1000
         if window is not None:
             fields["window"] = round(window * 1000)
+        on_signal = self.awaited.get(call)
+        if on_signal is not None:
+            fields["on_signal"] = on_signal
         new = producing.NewTask(
             id=id, has_random_id=False, if_exists=if_exists, call=call.encode(),
             when=When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
         [made] = self.run(producing.make([new]), twice=twice)
         with self._taking_over():
-            wanted = New(call, due, frozenset(tags.split()), ttl, limit, window)
+            wanted = New(
+                call, due, frozenset(tags.split()), ttl, limit, window,
+                decision=Decision(on_signal),
+            )  # fmt: skip
             expected = self.model.make(id, wanted, if_exists)
         assert made.outcome is expected
         if made.outcome not in {Outcome.KEPT, Outcome.REJECTED}:
@@ -330,7 +342,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(pick=ids, twice=st.booleans())
     def run_now(self, pick: int, twice: bool) -> None:
-        id = self.id_for("run_now", pick)
+        self._run_now(self.id_for("run_now", pick), twice=twice)
+
+    def _run_now(self, id: str, *, twice: bool = False) -> None:
         change = self.run(producing.run_now(id), twice=twice)
         assert change is self.model.run_now(id)
         if change is Change.DUE_NOW:
@@ -499,11 +513,14 @@ class Machine(RuleBasedStateMachine):
             again = self.run(claiming.resent(call))
             assert sorted(task.id for task in again.tasks) == sorted(ids)
         for task in claimed.tasks:
-            self.promise.started(task.id, self.model.now)
-            assert task.attempt == self.model.tasks[task.id].run.attempt
+            self._started(task)
             run = Claimed(task.id, token)
             listener.held.append(run)
             self.runs.append(run)
+
+    def _started(self, task: ClaimedTask) -> None:
+        self.promise.started(task.id, self.model.now)
+        assert task.attempt == self.model.tasks[task.id].run.attempt
 
     @precondition(lambda self: self.runs)
     @rule(

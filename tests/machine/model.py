@@ -30,6 +30,32 @@ LIMITED = "sms.send"
 """The function whose handler has a limit: no more than one of its tasks runs at once."""
 
 
+@dataclass(eq=False)
+class Decision:
+    """Which of two functions a task runs. All that has one id between two makes shares it."""
+
+    on_signal: str | None = None
+    """The function that a signal runs; None if nothing waits for one any longer."""
+    passed: bool = False
+    """True if its deadline has decided."""
+    lost: str | None = None
+    """The call that a signal left behind."""
+    said: tuple[str, str] | None = None
+    """What that signal said, as JSON, and who had sent it."""
+
+    def pass_deadline(self) -> None:
+        """An attempt begins, or could have begun: the deadline decides, if nothing has."""
+        self.passed = self.passed or self.on_signal is not None
+        self.on_signal = None
+
+    def signal(self, call: str, said: tuple[str, str]) -> str:
+        """A signal decides. Returns the call that is to run instead of this one."""
+        assert self.on_signal is not None
+        after = f"{self.on_signal}?{call.partition('?')[2]}"
+        self.on_signal, self.lost, self.said = None, call, said
+        return after
+
+
 @dataclass(frozen=True)
 class New:
     """A task that is asked for."""
@@ -43,6 +69,7 @@ class New:
     window: float | None = None
     first: float | None = None
     """Since when it has been put off with a limit."""
+    decision: Decision = field(default_factory=Decision)
 
 
 def key_of(id: str, new: New) -> str:
@@ -88,6 +115,7 @@ class Modelled:
     left: float = 0
     ttl: float | None = None
     run: Run = field(default_factory=Run)
+    decision: Decision = field(default_factory=Decision)
     has_slot: bool = False
     granted: float | None = None
     """When it was given a slot that it has not used yet."""
@@ -161,6 +189,7 @@ class Model:
         if task is None or (task.state.finished and not self._ran_within(new.window, task)):
             self._create(id, self._limited(new, None))
             return Outcome.CREATED
+        decision = (task.run.replacement or task).decision
         match if_exists:
             case "keep":
                 return Outcome.KEPT
@@ -168,6 +197,8 @@ class Model:
                 new = self._limited(new, task)
                 self._replace(id, task, new)
                 return Outcome.REPLACED
+            case "extend" if decision.lost == new.call:
+                return Outcome.KEPT
             case "extend" if (task.run.replacement or task).call == new.call:
                 new = self._limited(new, task)
                 self._note(task, new)
@@ -190,6 +221,7 @@ class Model:
         self._take_over(key)
         self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due, ttl=new.ttl)
         self.tasks[id].run.first = new.first
+        self.tasks[id].decision = new.decision
         self._set_timer(key, new.due)
 
     def _take_over(self, key: str) -> None:
@@ -344,8 +376,54 @@ class Model:
             return Change.WAITING
         if task.state.finished:
             task.run = Run(settled=task.run.token or task.run.settled)
+            task.decision.pass_deadline()
         self._wait(task, self.now)
         return Change.DUE_NOW
+
+    @serving
+    def signal(self, id: str, said: tuple[str, str]) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        replacement = task.run.replacement
+        decision = (replacement or task).decision
+        if said in {task.decision.said, decision.said}:
+            return Change.SIGNALLED
+        if decision.said is not None:
+            return Change.SIGNALLED_BEFORE
+        if decision.on_signal is None and not decision.passed:
+            return Change.NOT_AWAITED
+        if replacement:
+            if key_of(id, replacement) == task.key:
+                self.timers.pop(task.key, None)
+            call = decision.signal(replacement.call, said)
+            task.run.replacement = replace(replacement, call=call, due=self.now)
+            return Change.SIGNALLED
+        if task.state is State.RUNNING:
+            return Change.RUNNING
+        if task.state.finished:
+            return Change.FINISHED
+        if decision.passed:
+            return Change.BEGUN
+        self._swap(id, task, said)
+        return Change.SIGNALLED
+
+    def _swap(self, id: str, task: Modelled, said: tuple[str, str]) -> None:
+        """Make it due with its other function; a paused one stays paused."""
+        if task.key in self.timers:
+            self._follow_timer(task)
+        self.timers.pop(task.key, None)
+        task.call = task.decision.signal(task.call, said)
+        task.key = f"{id}:?{task.call}"
+        self._take_over(task.key)
+        task.free_slot()
+        task.run.first = task.run.due = None
+        if task.state is State.PAUSED:
+            task.left = 0
+            self.timers[task.key] = NEVER
+        else:
+            self.timers.pop(task.key, None)
+            task.state, task.look_at = State.PENDING, self.now
 
     @serving
     def pause(self, id: str) -> Change:
@@ -437,6 +515,9 @@ class Model:
         named, own = self.tasks.get(id), self.tasks.get(other)
         if named is not None and named.key == name:
             return self._hear_of_known(id, named, name, heard), id
+        if named is not None and named.decision.lost == call:
+            self.timers.pop(name, None)
+            return Adoption.KNOWN, id
         if own is not None and own.key != name:
             gave_up = own.call == call
             if gave_up and own.state is State.RUNNING:
@@ -460,7 +541,10 @@ class Model:
         due = self.timers.get(name, NEVER)
         if due == NEVER:
             return Adoption.KNOWN
-        self.tasks[id] = Modelled(name, task.call, task.tags, State.PENDING, due, ttl=task.ttl)
+        task.decision.pass_deadline()
+        self.tasks[id] = Modelled(
+            name, task.call, task.tags, State.PENDING, due, ttl=task.ttl, decision=task.decision
+        )
         return Adoption.ADOPTED
 
     def _hear_of_new(self, id: str, name: str, heard: EventKind) -> Adoption:
@@ -555,6 +639,7 @@ class Model:
             due = min(due, run.due)
         run.attempt, run.due, run.token = run.attempt + 1, due, token
         run.began, run.first_is_of_this_run = self.now, False
+        task.decision.pass_deadline()
         task.state, task.look_at = State.RUNNING, self.now + self.settings.lease
         task.has_slot, task.granted = task.call.startswith(f"{LIMITED}?"), None
 
