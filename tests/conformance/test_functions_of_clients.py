@@ -68,8 +68,32 @@ def test_a_follow_up_runs_when_all_members_have(stage: Stage, ask: Ask, name: st
     assert ask("get_group", f"{name}-none") == [""]
 
 
+def test_a_signal_runs_the_other_function(stage: Stage, ask: Ask, name: str) -> None:
+    awaited = ("make", "acts.fail", '["é", 1]', HOUR, "id", name, "on_signal", "acts.note")
+    assert ask(*awaited)[0] == "created"
+    signal = ("signal", name, '{"é": [1, "\\n"]}', "psp é")
+    assert ask(*signal) == ["signalled"]
+    assert stage.ran(name).args == ["é", 1]
+    until(lambda: ask("signal", name, "7") == ["signalled before"])
+    assert ask(*signal) == ["signalled"]
+    shown = ask("get", name)
+    told = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert (told["signal"], told["lost"]) == (signal[2], 'acts.fail?["é", 1]')
+    assert told["signalled"].endswith(" psp é")
+    assert ask("signal", f"{name}-none") == ["not found"]
+
+
+def test_a_deadline_decides_against_a_signal(stage: Stage, ask: Ask, name: str) -> None:
+    assert ask("make", "acts.note", "[]", 60, "id", name, "on_signal", "acts.fail")[0] == "created"
+    stage.ran(name)
+    until(lambda: ask("signal", name) == ["finished"])
+    assert len(stage.runs(name)) == 1
+
+
 def test_bad_input_is_answered_with_its_reason(ask: Ask) -> None:
     with pytest.raises(ReplyError, match="EXPIREBRIDGE_INVALID args: not JSON"):
         ask("make", "acts.note", "[1", HOUR)
     with pytest.raises(ReplyError, match="EXPIREBRIDGE_INVALID func=note"):
         ask("make", "note", "[]", HOUR)
+    with pytest.raises(ReplyError, match="EXPIREBRIDGE_INVALID payload: not JSON"):
+        ask("signal", "a", "{ref: 7}")

@@ -11,7 +11,7 @@ import orjson
 import pytest
 import redis
 
-from expirebridge import Bridge, State
+from expirebridge import Bridge, Change, State
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask
 from expirebridge.foreign import function_library
@@ -153,6 +153,100 @@ def test_calls_in_one_transaction_are_calls_of_their_own(
     found = bridge.get("a")
     assert found is not None
     assert found.state is State.PAUSED
+
+
+# Signals
+
+AWAITED = ("make", "orders.cancel", "[42]", 60_000, "id", "a", "on_signal", "orders.ship")
+
+
+def test_a_signal_of_a_function_is_one_of_a_bridge(
+    ask: Ask, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    assert ask(*AWAITED)[0] == "created"
+    assert client.hget("expirebridge:meta", "features") == b"signals"
+    assert fields(ask("get", "a"))["on_signal"] == "orders.ship"
+    assert ask("signal", "a", '{"ref":7}', "psp é") == "signalled"
+    assert bridge.signal("a", {"ref": 7}, by="psp é") is Change.SIGNALLED
+    assert bridge.signal("a", {"ref": 8}, by="psp é") is Change.SIGNALLED_BEFORE
+    shown = fields(ask("get", "a"))
+    assert (shown["func"], shown["signal"]) == ("orders.ship", '{"ref":7}')
+    assert (shown["lost"], "on_signal" in shown) == ("orders.cancel?[42]", False)
+    assert shown["signalled"].endswith(" psp é")
+    found = bridge.get("a")
+    assert found is not None
+    assert found.signal is not None
+    assert (found.signal.payload, found.signal.by) == ({"ref": 7}, "psp é")
+    [task] = claim(store).tasks
+    assert (task.func, task.args) == ("orders.ship", b"[42]")
+
+
+def test_a_signal_is_answered_in_words(ask: Ask, bridge: Bridge, store: Store) -> None:
+    assert ask("signal", "a") == "not found"
+    bridge.make_task("f.g", [], 60, id="plain")
+    assert ask("signal", "plain") == "not awaited"
+    ask(*AWAITED)
+    assert [ask("signal", "a"), ask("signal", "a", "null"), ask("signal", "a", "null", "")] == [
+        "signalled"
+    ] * 3
+    assert ask("signal", "a", "7") == "signalled before"
+    ask(*AWAITED[:3], 0, "id", "b", "on_signal", "orders.ship")
+    claim(store, "one")
+    assert ask("signal", "b") == "running"
+    settle(store, Settlement("b", "one", "retry", 60.0, "no"))
+    assert ask("signal", "b") == "begun"
+    bridge.run_now("b")
+    claim(store, "two")
+    settle(store, Settlement("b", "two", "succeeded"))
+    assert ask("signal", "b") == "finished"
+
+
+def test_a_signal_for_a_task_of_a_ledger_is_for_its_row(ask: Ask, client: redis.Redis) -> None:
+    ask(*AWAITED)
+    client.hset("expirebridge:ledger", "nonce", "n")
+    client.hset("expirebridge:meta", "features", "signals ledger")
+    client.hset("expirebridge:task:a", "ledger", "1 1")
+    assert ask("signal", "a") == "of a ledger"
+
+
+PAYLOADS = [
+    ("x" * 65_537, "payload: 65537 bytes; at most 65536"),
+    ("", "payload: not JSON"),
+    ("{", "payload: not JSON"),
+    ("{} {}", "payload: not JSON"),
+    ("[NaN]", "payload: NaN is no JSON"),
+    ("-Infinity", "payload: -Infinity is no JSON"),
+    ("18446744073709551616", "payload: an integer is beyond 64 bits"),
+    (b'"\xff"', "payload: not UTF-8"),
+    ('"\n"', "payload: a control character in a string"),
+    ("sealed:k:AAAA", "payload: not JSON"),
+]
+SENDERS = [
+    ("é" * 201, "write at most 200 printable characters"),
+    ("a\nb", "by=a?b: write at most"),
+    ("\x7f", "by=?: write at most"),
+    (b"\xff", "by=?: write at most"),
+]
+
+
+def test_a_bad_signal_is_refused_with_the_reason(ask: Ask, bridge: Bridge) -> None:
+    ask(*AWAITED)
+    words: list[tuple[tuple[Any, ...], str]] = [
+        (("a b",), "id=a b: an id has"),
+        ((), "write: expirebridge_signal 1 <prefix> <id> [<payload>] [<by>]"),
+        (("a", "1", "by", "more"), "write: expirebridge_signal"),
+        *((("a", payload), reason) for payload, reason in PAYLOADS),
+        *((("a", "1", by), reason) for by, reason in SENDERS),
+    ]
+    for given, reason in words:
+        with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID") as refused:
+            ask("signal", *given)
+        assert reason in str(refused.value)
+        assert "AAAA" not in str(refused.value)
+    found = bridge.get("a")
+    assert found is not None
+    assert found.on_signal == "orders.ship"
+    assert ask("signal", "a", '"%s"' % ("x" * 65_534), "é" * 200) == "signalled"
 
 
 # Groups
@@ -356,6 +450,8 @@ REFUSED = [
     (("f.g", "[]", "1", "if_exists", "keep", "window", "9"), "window: it goes with"),
     (("f.g", "[]", "1", "id", "a", "if_exists", "keep", "window", "0"), "window=0: write seconds"),
     (("f.g", "[]", "1", "id", "a", "if_exists", "keep", "window", "3601"), "at most 3600"),
+    (("f.g", "[]", "1", "on_signal", "f.g"), "on_signal=f.g: it is the function that runs at"),
+    (("f.g", "[]", "1", "on_signal", "g"), "on_signal=g: write module.function"),
     (("f.g", "[]", "1", "colour", "red"), "colour is no option"),
     (("f.g", "[]", "1", "id"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),
     (("f.g", "[]"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),

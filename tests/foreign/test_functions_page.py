@@ -30,7 +30,7 @@ def test_every_file_of_a_function_is_loaded() -> None:
 def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
     flags = {name: function_library.function(name).flags for name in function_library.NAMES}
     assert flags == {
-        "make": (), "reschedule": (), "pause": (), "resume": (),
+        "make": (), "reschedule": (), "pause": (), "resume": (), "signal": (),
         "cancel": ("allow-oom",), "run_now": ("allow-oom",), "get": ("no-writes",),
         "make_group": (), "close_group": ("allow-oom",), "cancel_group": ("allow-oom",),
         "get_group": ("no-writes",),

@@ -329,7 +329,7 @@ FUNCTIONS: Mapping[str, Recipe] = {
         (text, "[1]", 0), ("a.b", text, 0), ("a.b", b'{"a":"' + text + b'"}', 0),
         ("a.b", b"[" + text + b"]", 0), ("a.b", "[1]", text),
         *(("a.b", "[1]", 0, option, text)
-          for option in ("id", "if_exists", "tags", "retry", "timeout", text)),
+          for option in ("id", "if_exists", "tags", "retry", "timeout", "on_signal", text)),
         ("a.b", "[1]", 0, "retry", b"[" + text + b"]"),
         ("a.b", "[1]", 0, "id", "x", "if_exists", "keep", "window", text),
     ],
@@ -341,6 +341,9 @@ FUNCTIONS: Mapping[str, Recipe] = {
     "reschedule": lambda text: [(text, 0), *((id, 1000) for id in IDS), ("a0", text)],
     "resume": lambda text: [(text,), *((id,) for id in IDS)],
     "run_now": lambda text: [(text,), *((id,) for id in IDS)],
+    "signal": lambda text: [
+        (text,), ("a0", text), ("a0", b'"' + text + b'"'), *((id, "1", text) for id in IDS),
+    ],
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 -- expirebridge_make 1 <prefix> <func> <args> <when> [id <id>] [if_exists <what>] [window <seconds>]
--- [tags <tags>] [retry <delays>] [timeout <seconds>]
+-- [tags <tags>] [retry <delays>] [timeout <seconds>] [on_signal <func>]
 --
 -- Makes a task: record, place and timer, all or nothing.
 --
@@ -14,6 +14,10 @@ local FIELDS = {
   tags = check_tags,
   retry = check_retry,
   timeout = function(seconds) return check_seconds('timeout', seconds) end,
+  on_signal = function(other, func)
+    if other == func then refuse('on_signal=' .. short(other) .. ': it is the function that runs at the deadline') end
+    return check_func(other, 'on_signal')
+  end,
 }
 
 local LONGEST_WINDOW = 3600 -- seconds: then a finished task is forgotten
@@ -45,10 +49,10 @@ local function read_options(given, usage)
     elseif FIELDS[name] then
       if value ~= '' then
         options.fields[#options.fields + 1] = name
-        options.fields[#options.fields + 1] = FIELDS[name](value)
+        options.fields[#options.fields + 1] = FIELDS[name](value, given[1])
       end
     else
-      refuse(short(name) .. ' is no option; there are id, if_exists, window, tags, retry, timeout')
+      refuse(short(name) .. ' is no option; there are id, if_exists, window, tags, retry, timeout, on_signal')
     end
   end
   if options.window then add_window(options) end
@@ -59,7 +63,7 @@ local function read_options(given, usage)
 end
 
 local function read_arguments(given, usage)
-  check_count(given, 3, 15, usage)
+  check_count(given, 3, 17, usage)
   local func, args = check_func(given[1]), check_args(given[2])
   local kind, ms = check_when(given[3])
   local options = read_options(given, usage)

@@ -60,7 +60,7 @@ local function check_group(name)
   return check_partition('group', name)
 end
 
-local function check_func(func)
+local function check_func(func, what)
   local path, name = string.match(func, '^(.*/)([^/]*)$')
   local legal = #func <= MAX_FUNC and string.find(name or func, '^[%a_][%w_]*%.[%a_][%w_]*$')
     and not string.find('/' .. (path or ''), '//', 1, true)
@@ -68,7 +68,7 @@ local function check_func(func)
     legal = legal and string.find(part, '^[%a_][%w_]*$')
   end
   if not legal then
-    refuse('func=' .. short(func) .. ': write module.function or path/to/module.function, in ASCII '
+    refuse((what or 'func') .. '=' .. short(func) .. ': write module.function or path/to/module.function, in ASCII '
       .. 'identifiers, at most ' .. MAX_FUNC .. ' bytes')
   end
   return func
