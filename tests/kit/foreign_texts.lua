@@ -10,13 +10,14 @@ local time = redis.call('TIME')
 local now = time[1] * 1000
 if score == '' then score = now - 100000 end
 redis.call('HSET', P .. 'meta', 'format', 1, 'database', 0, 'partitions', 1,
-  'features', 'series ledger limits groups' .. (moving ~= '' and ' moving' or ''))
+  'features', 'series ledger limits groups signals' .. (moving ~= '' and ' moving' or ''))
 if moving ~= '' then redis.call('HSET', P .. 'meta', 'moving', moving) end
 local STATES = { a0 = 'pending', w0 = 'waiting', h0 = 'paused', r0 = 'running', s0 = 'succeeded', f0 = 'failed',
   c0 = 'cancelled', ['ser@1000'] = 'pending', ['g@g0'] = 'running', ['g@then'] = 'paused' }
 local TEXTS = { 'args', 'error', 'result', 'history', 'nonce', 'tags', 'unfit', 'slots', 'waited', 'late', 'tenant',
   'queue', 'retry', 'trace', 'misfire', 'after', 'then', 'settled', 'next', 'tick', 'first', 'snoozes', 'left', 'parked',
-  'rearm', 'due', 'attempt', 'lapses', 'unknown', 'made', 'ttl', 'timeout' }
+  'rearm', 'due', 'attempt', 'lapses', 'unknown', 'made', 'ttl', 'timeout',
+  'on_signal', 'passed', 'lost', 'signal', 'signalled' }
 for id, state in pairs(STATES) do
   local key, fields = P .. 'task:' .. id, { 'call', 'mail.send?@' }
   for _, name in ipairs(TEXTS) do fields[#fields + 1], fields[#fields + 2] = name, T end
@@ -30,6 +31,8 @@ for id, state in pairs(STATES) do
   redis.call('ZADD', P .. 'dirty', 1, id)
 end
 redis.call('HSET', P .. 'task:w0', 'queue', 'A=1')
+for _, id in ipairs({ 'w0', 'h0' }) do redis.call('HDEL', P .. 'task:' .. id, 'signalled', 'lost', 'signal') end
+redis.call('HSET', P .. 'signals', 'since', T, 'signalled', T, 'passed', T)
 redis.call('ZADD', P .. 'queue:A=1', 1, 'w0')
 redis.call('HSET', P .. 'task:a0', 'started', now)
 redis.call('ZADD', P .. 'grants', 1, 'a0')
