@@ -358,6 +358,8 @@ ORDER = {
     "on_write": ["note_signals"],
     "on_stray": ["remove_lost"],
     "other_functions": ["OTHER_FUNCTIONS"],
+    "on_meet": ["keep_decided"],
+    "left_fields": ["LEFT_FIELDS"],
     "on_sweep": ["sweep_lanes", "note_holds", "forget_groups"],
     "on_swept": ["tell_swept", "find_stopping"],
     "on_count": ["count_move"],

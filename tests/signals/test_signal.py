@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, current_task
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    InvalidTask,
+    Outcome,
+    State,
+    current_task,
+)
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -273,3 +281,17 @@ def test_random_ids_can_be_signalled(bridge: Bridge, store: Store) -> None:
     assert bridge.signal(one.id) is Change.SIGNALLED
     assert taken(store) == {one.id: "orders.ship"}
     assert bridge.signal(two.id) is Change.SIGNALLED
+
+
+def test_the_first_of_a_database_may_be_a_successor(
+    bridge: Bridge, client: redis.Redis, store: Store
+) -> None:
+    bridge.make_task("orders.cancel", [42], "0s", id="pay-42")
+    claim(store)
+    make(bridge, if_exists="replace")
+    assert client.hget("expirebridge:meta", "features") == b"signals"
+    bridge.signal("pay-42")
+    kept = bridge.make_task(
+        "orders.cancel", [42], "1h", id="pay-42", on_signal="orders.ship", if_exists="extend"
+    )
+    assert kept.outcome is Outcome.KEPT

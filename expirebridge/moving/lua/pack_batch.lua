@@ -31,12 +31,14 @@
 -- include ring
 -- include lane_keys
 -- include series_keys
+-- include hooks
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 local SOON, MOST_BYTES = 5000, 262144
 -- What says where a task stands in the lanes of this database.
 local OF_LANES = ' state slots queue tenant parked '
+local STAY_BEHIND = all_fields({ 'key' }, left_fields)
 
 local move_key = own_key('move')
 local known = redis.call('HMGET', move_key, 'nonce', 'number', 'to', 'parcel')
@@ -147,7 +149,9 @@ local function leave(id, record)
   redis.call('DEL', record_key(id))
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
     'due', now, 'ended', now, 'error', MIGRATED .. moving)
-  if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
+  for _, name in ipairs(STAY_BEHIND) do
+    if record[name] then redis.call('HSET', record_key(id), name, record[name]) end
+  end
   redis.call('ZADD', state_set('cancelled'), now + LATE_EVENTS - ASIDE, id)
   redis.call('ZREM', state_set(record.state), id)
 end

@@ -16,6 +16,7 @@
 -- include lane_keys
 -- include series_keys
 -- include ring
+-- include hooks
 
 local HERE, STAYS, BEFORE = 1, 2, 3
 local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only
@@ -70,6 +71,7 @@ local function put_off(id, old, at)
   if FINISHED[old.state] then
     note_end(id, old.state)
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+    for i = 1, #on_again do on_again[i](id, old) end
   end
   note(id, 'edit', nil, at)
   wait_until(id, old, at)
@@ -109,9 +111,12 @@ local function receive_task(id, state, at, fields)
   end
   local over = FINISHED[old.state]
   if FINISHED[state] then return STAYS end
-  if not over and (asked == 'keep' or asked == 'reject' or (tonumber(old.made) or 0) > made) then
-    return STAYS
+  for i = 1, is_plain and #on_stray or 0 do
+    if on_stray[i](id, trigger_key(id, item)) then return STAYS end
   end
+  local stays = not over and (asked == 'keep' or asked == 'reject' or (tonumber(old.made) or 0) > made)
+  for i = 1, #on_meet do stays = on_meet[i](id, old, item, asked, stays) or stays end
+  if stays then return STAYS end
   if old.call == item.call and old.args == item.args
     and (is_plain or not over and asked == 'extend') then
     put_off(id, old, at)

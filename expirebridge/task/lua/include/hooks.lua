@@ -3,7 +3,7 @@
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 -- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
 -- gives on_show, on_tell, on_again, on_next, on_revise, kept_longer
--- gives on_write, on_reply, on_swap, on_stray, other_functions
+-- gives on_write, on_reply, on_swap, on_stray, other_functions, on_meet, left_fields
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -17,7 +17,7 @@ local on_forget = {}
 -- (id, item, nonce, same_args): a task with an id of its producer's is to be made. Who answers, as `make_plain` does, has
 -- made it, or refused it; `same_args` compares the arguments of two.
 local on_make = {}
--- (fields): a record is about to be written, with these names and values, whose id was not drawn for it.
+-- (fields): a record, or a successor, is about to be written, with these names and values, whose id was not drawn for it.
 local on_write = {}
 -- (id): nobody waits any longer for a failed task to run again.
 local on_give_up = {}
@@ -106,6 +106,11 @@ local stranded = {}
 local other_functions = {}
 -- (id, name): there is a key that names a task, and is not its. True if it is known for what it is.
 local on_stray = {}
+-- (id, record, item, asked, stays): a task, `item`, arrives from another database, and one of this id is here. `asked` is
+-- the `if_exists` of its producer, who did not know of that; `stays` if the one here stays in any case. True if it stays.
+local on_meet = {}
+-- Names of fields that stay behind in what is left of a task that was moved.
+local left_fields = {}
 
 -- (id, shown): a task is shown as `get` does.
 local on_show = {}

@@ -102,6 +102,7 @@ end
 -- Notes the successor of a running task. The timer is set at once if it has the same name:
 -- any client can then put it off, or give it a TTL if it is to be paused. Another name would look like a foreign task's.
 local function note_next(id, record, task)
+  for i = 1, #on_write do on_write[i](task.fields) end
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
   redis.call('HDEL', record_key(id), 'rearm', 'cancel')
   if task.ended or trigger_key(id, task) ~= trigger_key(id, record) then return end
