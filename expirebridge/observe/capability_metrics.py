@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
 from expirebridge.bridge import Operations
@@ -41,7 +40,7 @@ class CapabilityMetrics:
 
     order: int = 0
     """Where what it measures is in a scrape, the lowest first."""
-    measure: Callable[[Scrape], Steps[list[GaugeMetricFamily]]] | None = None
+    measure: Callable[[Scrape], Steps[Sequence[Metric]]] | None = None
     """Asks the server at each scrape."""
     events: Callable[[CollectorRegistry], EventMetrics] | None = None
     """Registers metrics that begin at zero."""

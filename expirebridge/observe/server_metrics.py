@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import asdict
 from operator import itemgetter
 
+from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -31,7 +32,7 @@ class OfTheServer(Collector):
         self._settings = settings
         self._series = series
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """The metrics of this scrape."""
         answers = GaugeMetricFamily(
             "expirebridge_server_up", "Whether the server answered this scrape."
@@ -46,11 +47,11 @@ class OfTheServer(Collector):
         yield answers
         yield from found
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
+    def describe(self) -> Iterator[Metric]:
         """Nothing: to ask here would make a listener unable to start without its server."""
         return iter(())
 
-    def _ask(self) -> Iterator[GaugeMetricFamily]:
+    def _ask(self) -> Iterator[Metric]:
         settings = self._settings
         with closing(
             Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
@@ -62,7 +63,7 @@ class OfTheServer(Collector):
             health = store.run(inspection.read_health(settings.lease))
             primary = clients.server_of(store.client)
             scrape = Scrape(operations=operations, counts=counts, series=self._series)
-            found = [
+            found: list[tuple[int, Sequence[Metric]]] = [
                 (one.order, store.run(one.measure(scrape)))
                 for one in capability_metrics()
                 if one.measure is not None

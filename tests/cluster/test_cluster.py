@@ -45,6 +45,7 @@ from expirebridge.sealing.calls import Replacement
 from expirebridge.series import calls as series_commands
 from expirebridge.series.calls import NextTick, Retimed, Times
 from expirebridge.settings import Settings
+from expirebridge.signals.calls import Decisions, read_decisions
 from expirebridge.store import script_loader
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
@@ -378,6 +379,7 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW
     tasks.bridge.make_task("mail.send", [1], "1h", id="signalled", on_signal="sms.send")
     assert tasks.bridge.signal("signalled") is Change.SIGNALLED
+    assert tasks.store.run(read_decisions()) == Decisions(signalled=1, passed=0)
     assert tasks.bridge.cancel("signalled") is Change.CANCELLED
     assert [task.id for task in tasks.store.run(tasks.claim("steered")).tasks] == ["steered"]
     tasks.settle("steered", "succeeded")

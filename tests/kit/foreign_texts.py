@@ -276,6 +276,7 @@ RECIPES: Mapping[str, Recipe] = {
     "read_actions": _one(10),
     "read_arrivals": _one("m"),
     "read_circumstances": _each_id(),
+    "read_decisions": _one(),
     "read_dirty": _one(100),
     "read_durations": _one(),
     "read_fleet": _one(10**6),

@@ -180,6 +180,7 @@ def families(url: str, bridge: Bridge, client: redis.Redis, tmp_path: Path) -> s
     bridge.schedule("s", "mail.send", every="1h")
     bridge.make_task("mail.send", [], 60, id="w")
     park(client, "w", "sms=17")
+    bridge.make_task("mail.send", [], 60, on_signal="mail.answer")
     counting = Metrics()
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     engine = create_engine(ledger)

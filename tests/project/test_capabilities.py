@@ -51,6 +51,7 @@ import expirebridge.series.sealed_records
 import expirebridge.series.stored_calls
 import expirebridge.series.words
 import expirebridge.signals.fields
+import expirebridge.signals.metrics
 import expirebridge.signals.page
 import expirebridge.signals.remarks
 import expirebridge.signals.words
@@ -215,6 +216,7 @@ METRICS: tuple[GivesMetrics, ...] = (
     expirebridge.limits.metrics,
     expirebridge.groups.metrics,
     expirebridge.series.metrics,
+    expirebridge.signals.metrics,
     expirebridge.lateness.metrics,
     expirebridge.moving.metrics,
     expirebridge.ledger.metrics,

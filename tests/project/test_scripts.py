@@ -175,7 +175,7 @@ def test_features_are_asked_by_headers_alone() -> None:
     found = {file for file in TEXTS if re.search(r"\buses\b", without_comments(file))}
     assert found == {
         "include/format", "include/features", "include/arrivals", "include/noted", "declare_limits",
-        "receive_holds_and_weights",
+        "read_decisions", "receive_holds_and_weights",
     }  # fmt: skip
 
 
