@@ -18,6 +18,8 @@ from expirebridge.task.texts import plural
 
 _SAMPLE = 100
 _DUE_SAMPLE = 1000
+_NEEDED = ("args", "signal")
+"""The fields of a record that a listener opens before it runs the task."""
 _STATES = (State.PENDING, State.WAITING, State.PAUSED, State.RUNNING)
 
 
@@ -31,28 +33,28 @@ def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
 
 
 def check_keys(key_ring: KeyRing | None) -> Steps[Finding | None]:
-    """Check whether EXPIREBRIDGE_KEYS has the keys of the arguments of tasks that are to run.
+    """Check whether EXPIREBRIDGE_KEYS has the keys of all that tasks need to run.
 
-    None if none is sealed. Only the first hundred of each state are looked at: arguments may be
-    large.
+    That is their arguments, and what a signal said. None if none is sealed. Only the first hundred
+    of each state are looked at: arguments may be large.
     """
-    counts = Counter[str]()
+    counts, sealed = Counter[str](), 0
     for state in _STATES:
         pages = Pages(partial(record_page, state))
         examined = 0
         while examined < _SAMPLE and (page := (yield from pages.next())):
             examined += page.examined
             for _, record in page.records:
-                if (name := key_of(record.get("args", b""))) is not None:
-                    counts[name] += 1
+                keys = (key_of(record.get(field, b"")) for field in _NEEDED)
+                names = {name for name in keys if name is not None}
+                counts.update(names)
+                sealed += bool(names)
     if not counts:
         return None
     here = key_ring.names if key_ring is not None else frozenset[str]()
     missing = {name: count for name, count in sorted(counts.items()) if name not in here}
     if not missing:
-        return ok(
-            "keys", f"{plural(counts.total(), 'task is', 'tasks are')} sealed with known keys"
-        )
+        return ok("keys", f"{plural(sealed, 'task is', 'tasks are')} sealed with known keys")
     named = ", ".join(
         f"{plural(count, 'task is', 'tasks are')} sealed with key {name}"
         for name, count in missing.items()

@@ -11,6 +11,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, TaskDiffers, current_task
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
+from expirebridge.sealing.checks import check_keys
 from expirebridge.sealing.resealing import Resealed, reseal
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -278,3 +279,15 @@ def test_new_arguments_must_fit_each_function_that_may_run(bridge: Bridge, store
     taken(store)
     end(store, "c", how="retry")
     assert bridge.edit("c", [43, "late"]) is Change.EDITED
+
+
+def test_the_doctor_names_the_key_of_what_a_signal_said(url: str, store: Store) -> None:
+    with Bridge(url, keys=K1) as producer, Bridge(url, keys=f"{K2} {K1}") as psp:
+        producer.make_task(**FUNCS, args=[SECRET], delay="1h", id="a")
+        assert psp.signal("a", {"ref": 7}) is Change.SIGNALLED
+    fine = store.run(check_keys(KeyRing(f"{K1} {K2}")))
+    assert fine is not None
+    assert fine.message == "1 task is sealed with known keys"
+    lacking = store.run(check_keys(KeyRing(K1)))
+    assert lacking is not None
+    assert lacking.message.startswith("1 task is sealed with key k2, which EXPIREBRIDGE_KEYS lacks")
