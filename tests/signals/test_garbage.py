@@ -111,3 +111,17 @@ async def test_garbage_in_a_field_stops_no_listener(
             await bridge.make_task("test.cancel", [99], 0, id="behind")
             await witness.until_ended(len(values) + 1)
         assert {event.end for event in witness.ended()} <= {End.SUCCEEDED, End.RELEASED}
+
+
+@pytest.mark.parametrize("how", ["retry", "released", "unbegun", "snoozed"])
+def test_while_nobody_knows_of_signals_a_claim_decides_all_the_same(
+    how: str, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    make(bridge, delay="0s")
+    lose_meta(client)  # until the next heartbeat of a listener, or the next task
+    assert taken(store) == {"a": "orders.cancel"}
+    assert bridge.signal("a") is Change.RUNNING
+    end(store, "a", how=how)
+    assert bridge.signal("a") is Change.BEGUN
+    bridge.run_now("a")
+    assert taken(store) == {"a": "orders.cancel"}

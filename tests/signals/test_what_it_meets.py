@@ -104,6 +104,8 @@ TABLE = [
     # What happens to tasks
     Cell("a successor, next", "the signal is for that",
          "test_signal.test_a_signal_for_one_that_was_replaced_while_it_ran_is_for_its_successor"),
+    Cell("a successor that has followed", "works",
+         "test_a_successor_is_signalled_once_it_has_followed"),
     Cell("the successor of one that was signalled",
          "another signal is for that; the same one has its answer",
          "test_the_successor_of_one_that_was_signalled_has_a_signal_of_its_own"),
@@ -185,6 +187,15 @@ def test_the_successor_of_one_that_was_signalled_has_a_signal_of_its_own(
     end(store, "a")
     [task] = claim(store).tasks
     assert (task.func, task.args, payload(task)) == ("orders.ship", b"[43]", b"8")
+
+
+def test_a_successor_is_signalled_once_it_has_followed(bridge: Bridge, store: Store) -> None:
+    make(bridge, delay="0s")
+    assert taken(store) == {"a": "orders.cancel"}
+    make(bridge, if_exists="replace")
+    end(store, "a")
+    assert bridge.signal("a", 7) is Change.SIGNALLED
+    assert taken(store) == {"a": "orders.ship"}
 
 
 def test_a_successor_that_a_client_put_off_is_due_at_its_signal(

@@ -29,7 +29,8 @@ local function is_same(signalled)
   return known and sender == by and string.find(',' .. digests .. ',', ',' .. known .. ',', 1, true)
 end
 
-local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left', 'args', 'next', 'on_signal', 'passed', 'signalled' })
+local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left', 'args', 'next', 'on_signal', 'passed', 'signalled',
+  'token', 'started', 'attempt' })
 if not record then return code end
 if record.ledger then return OF_LEDGER end
 if record.signalled and is_same(record.signalled) then return DONE end
@@ -44,6 +45,8 @@ if not on_signal and not passed then return NOT_AWAITED end
 if not successor then
   if record.state == 'running' then return RUNNING end
   if FINISHED[record.state] then return FINISHED_BEFORE end
+  -- A claim leaves `on_signal` where it is if `meta` was lost, which says that there are signals.
+  passed = passed or record.token or record.started or record.attempt
 end
 if passed then return BEGUN end
 return ring_after(function()
