@@ -137,6 +137,30 @@ def test_a_rate_that_it_waited_for_does_not_hold_it(
     assert client.zscore(f"{PREFIX}:pending", "b") == pytest.approx(first_due, abs=1000)
 
 
+def test_the_turn_that_it_had_in_a_rate_is_that_of_the_next(
+    bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    declare(store, (CANCEL, b'[["r"],["c"]]'), ("l r", b'{"interval":1000,"burst":0}'),
+            ("l c", b'{"most":1}'), ("f mail.send", b'[["c"]]'))  # fmt: skip
+    make(bridge, "c", "0s", func="mail.send", on_signal=None)
+    assert taken(store) == {"c": "mail.send"}
+    for id in ("a", "b"):
+        make(bridge, id, "0s")
+        assert taken(store) == {}
+    assert client.hexists(f"{PREFIX}:task:a", "turn")
+    assert bridge.signal("a") is Change.SIGNALLED
+    assert not client.hexists(f"{PREFIX}:task:a", "turn")
+    found = {**taken(store)}
+    end(store, "a", "c")
+    for _ in range(1000):  # until the rate has its next start
+        if "b" in found:
+            break
+        found |= taken(store)
+    assert found == {"a": "orders.ship", "b": "orders.cancel"}
+    end(store, "b")
+    assert lanes(client) == set()
+
+
 def test_a_start_of_the_second_function_s_rate_is_counted(bridge: Bridge, store: Store) -> None:
     declare(store, (SHIP, b'[["r"]]'), ("l r", b'{"interval":3600000000,"burst":0}'))
     for id in ("a", "b"):

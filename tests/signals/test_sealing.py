@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, Change, InvalidTask, State, TaskDiffers, current_task
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    InvalidTask,
+    State,
+    TaskDiffers,
+    Then,
+    current_task,
+)
 from expirebridge.hooks import End
 from expirebridge.limits.calls import declare_limits
 from expirebridge.sealing.checks import check_keys
@@ -125,6 +134,42 @@ def test_a_signal_and_its_arguments_open_for_their_own_task_alone(
     assert (task.args, task.signal.payload) == (["a"], "(sealed with key k1)")
     client.hset(f"{PREFIX}:task:a", "lost", "orders.other?@")
     assert read(sealed).args == ["(sealed with key k1)"]
+
+
+async def test_a_sealed_follow_up_of_a_task_is_signalled(settings: Settings) -> None:
+    settings = replace(settings, keys=K1)
+
+    async def order(name: str) -> Then:
+        return Then("test.cancel", [name], "1h", id="next", on_signal="test.ship")
+
+    witness = Witness()
+    async with (
+        AsyncBridge(settings.url, keys=K1) as bridge,
+        listening(settings, witness, order=order, ship=ship, cancel=cancel),
+    ):
+        await bridge.make_task("test.order", [SECRET], 0)
+        await witness.until_ended(1, End.SUCCEEDED)
+        assert await bridge.signal("next", 7) is Change.SIGNALLED
+        await witness.until_ended(2, End.SUCCEEDED)
+        task = await bridge.get("next")
+        assert task is not None
+        assert task.result == [SECRET, 7, ""]
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+def test_a_claim_that_is_sent_again_says_what_opens_the_arguments(
+    signalled: bool, sealed: Bridge, store: Store
+) -> None:
+    make(sealed, args=[SECRET])
+    if signalled:
+        sealed.signal("a", 7)
+    else:
+        sealed.run_now("a")
+    command = claiming.claim("t", Settings(), places=10, idle=True)
+    [first], [again] = store.run(command).tasks, store.run(claiming.resent(command)).tasks
+    assert first.sealed_for == again.sealed_for == ("orders.cancel", "orders.ship")
+    opened = KeyRing(K1).open_arguments(again.args, "a", *again.sealed_for)
+    assert opened == f'["{SECRET}"]'.encode()
 
 
 @pytest.mark.parametrize("when", ["before", "after", "passed"])
