@@ -3,7 +3,6 @@
 These are the fields of an exported task: docs/reference/task-lines.md shows them.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.store.task_records import EXPORTED_TEXTS
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Argument
+from expirebridge.task.decision_fields import check_decision
 from expirebridge.task.policies import check_timeout, decode_misfire, decode_policy
 
 _JSON = 'write JSON as text, such as "[{}]"'
@@ -23,8 +23,6 @@ HINTS: Final = {
     "retry": _JSON.format("15,60"),
     "misfire": _JSON.format('\\"skip\\",300'),
 }
-_SIGNALLED = r"\d{1,15} \S+ "
-"""How the field of that name begins; see signal.lua."""
 _LARGEST = 2**53 - 1
 """Lua reads larger numbers inexactly."""
 
@@ -41,7 +39,7 @@ def record_fields(values: Mapping[str, Any]) -> dict[str, Argument]:
                 read(str(fields[name]).encode())
             except ValueError as error:
                 raise InvalidTask(f"{name}: {error}") from None
-    _check_decision(fields)
+    check_decision(fields, values.get("func"))
     if "timeout" in values:
         fields["timeout"] = _timeout(values["timeout"])
     if "ttl" in values:
@@ -50,20 +48,6 @@ def record_fields(values: Mapping[str, Any]) -> dict[str, Argument]:
         if name in values:
             fields[name] = whole_of(values, name, least=0)
     return fields
-
-
-def _check_decision(fields: Mapping[str, Argument]) -> None:
-    """Check what says how a signal decides a task, or has. Raises InvalidTask."""
-    for name in ("on_signal", "passed"):
-        if name in fields:
-            keys.check_func(str(fields[name]))
-    decided = {"lost", "signal", "signalled"} & fields.keys()
-    if decided and len(decided) < 3:
-        raise InvalidTask(f"{min(decided)}: lost, signal and signalled belong together")
-    if decided and re.match(_SIGNALLED, str(fields["signalled"])) is None:
-        raise InvalidTask("signalled: write the ms since 1970, a digest, and who sent it")
-    if decided and "on_signal" in fields:
-        raise InvalidTask("on_signal: a task that was signalled waits for no other signal")
 
 
 def text_of(values: Mapping[str, Any], name: str) -> str:

@@ -236,10 +236,10 @@ def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_p
     file = tmp_path / "tasks.ndjson"
     file.write_text(shown + grouped + series)
     assert invoke("import", str(file), url=url).split() == [
-        "created", "6", "kept", "0", "series", "created", "1", "series", "kept", "0",
+        "created", "7", "kept", "0", "series", "created", "1", "series", "kept", "0",
         "groups", "created", "1", "groups", "kept", "0",
     ]  # fmt: skip
-    plain, tried, watched, paused = (
+    plain, tried, watched, paused, awaited = (
         bridge.get(json.loads(line)["id"]) for line in shown.splitlines()
     )
     assert plain is not None
@@ -251,6 +251,8 @@ def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_p
     assert bridge.beat(watched.id) is Change.MOVED
     assert paused is not None
     assert paused.state is State.PAUSED
+    assert awaited is not None
+    assert bridge.signal(awaited.id) is Change.SIGNALLED
     assert bridge.cancel_all(["import-7@g1", "import-7@g2"]) == {Change.CANCELLED: 2}
     [group] = bridge.list_groups().groups
     assert (group.state, group.total, group.succeeded) == ("ended", 3, 1)
