@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from expirebridge import Change
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Ledger
 
@@ -25,9 +26,14 @@ async def test_an_async_session_runs_it_in_its_transaction(engine: Engine, ledge
             assert task is None
             await session.run_sync(ledger.make_task, "a.b", [], 5, id="x")
             await session.commit()
+            await session.run_sync(ledger.make_task, "a.b", [], 5, id="y", on_signal="a.c")
+            assert await session.run_sync(ledger.signal, "y", 7) is Change.SIGNALLED
+            await session.commit()
         async with application.connect() as connection:
             task = await connection.run_sync(lambda connection: ledger.get(connection, "x"))
             assert task is not None
+            assert await connection.run_sync(ledger.signal, "y", 7) is Change.SIGNALLED
+            assert await connection.run_sync(ledger.signal, "y", 8) is Change.SIGNALLED_BEFORE
     finally:
         await application.dispose()
 

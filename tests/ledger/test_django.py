@@ -38,9 +38,13 @@ try:
         raise ValueError
 except ValueError:
     pass
+with transaction.atomic():
+    ledger.make_task("default", "a.b", [], 5, id="waits", on_signal="a.c")
+    answers = [ledger.signal("default", "waits", said) for said in ("50%", "50%", "%s")]
 found = ledger.get("default", "kept")
 counts = [len(ledger.find("default", ext=ext)) for ext in ("many", "100%")]
-print(json.dumps([found.args, found.wanted, ledger.get("default", "gone") is None, *counts]))
+there = ledger.get("default", "gone")
+print(json.dumps([found.args, found.wanted, there is None, *counts, *answers]))
 """
 
 
@@ -58,7 +62,9 @@ def test_it_is_part_of_an_atomic_block(engine: Engine) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [["50%"], "none", True, 3, 1]
+    assert json.loads(done.stdout) == [
+        ["50%"], "none", True, 3, 1, "signalled", "signalled", "signalled before"
+    ]  # fmt: skip
 
 
 @pytest.mark.rest

@@ -113,6 +113,31 @@ def test_a_task_is_committed_with_the_transaction(
     )
 
 
+def test_a_signal_is_committed_with_the_transaction(
+    opened: Callable[[], Any], engine: Engine, ledger: Ledger, made: Tables
+) -> None:
+    with opened() as session:
+        ledger.make_task(session, "a.b", [], "1h", id="x", on_signal="a.c")
+        session.commit()
+    [before] = [after] = rows(engine, made)
+    for end in ("rollback", "commit"):
+        with opened() as session:
+            assert ledger.signal(session, "x", {"ä": "100%"}, by="psp") is Change.SIGNALLED
+            assert ledger.signal(session, "x", {"ä": "100%"}, by="psp") is Change.SIGNALLED
+            assert ledger.signal(session, "x", by="psp") is Change.SIGNALLED_BEFORE
+            assert rows(engine, made) == [before] or engine.dialect.name == "sqlite"
+            getattr(session, end)()
+        [after] = rows(engine, made)
+        assert (after == before) is (end == "rollback")
+    assert (after.func, after.decided, after.revision) == ("a.c", "signal", 2)
+    assert (after.at_ms, after.delay_ms, after.due, after.todo) == (None, 0, None, 1)
+    with opened() as session:
+        task = ledger.get(session, "x")
+        assert task is not None
+        assert task.signal is not None
+        assert (task.signal.payload, task.signal.instead_of) == ({"ä": "100%"}, "a.b")
+
+
 def test_a_rollback_leaves_nothing(
     opened: Callable[[], Any], engine: Engine, ledger: Ledger, made: Tables
 ) -> None:
