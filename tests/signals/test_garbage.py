@@ -10,6 +10,7 @@ from expirebridge import AsyncBridge, Bridge, Change, State, current_task
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import claiming
 from tests.kit.steps import PREFIX
 from tests.kit.witness import Witness, listening
 from tests.signals.steps import end, make, read, taken
@@ -125,3 +126,15 @@ def test_while_nobody_knows_of_signals_a_claim_decides_all_the_same(
     assert bridge.signal("a") is Change.BEGUN
     bridge.run_now("a")
     assert taken(store) == {"a": "orders.cancel"}
+
+
+def test_the_feature_is_known_again_although_the_notes_of_the_format_were_lost(
+    bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    make(bridge, "a", "0s")
+    lose_meta(client)
+    store.run(claiming.heartbeat("another", 10, [], code="c0de"))
+    assert client.hget(f"{PREFIX}:meta", "features") == b"signals"
+    assert taken(store) == {"a": "orders.cancel"}
+    end(store, "a", how="retry")
+    assert bridge.signal("a") is Change.BEGUN

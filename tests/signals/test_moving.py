@@ -99,6 +99,16 @@ def test_the_first_claim_decides_where_it_arrived(sides: Sides) -> None:
     assert new.bridge.signal("a") is Change.BEGUN
 
 
+def test_one_that_is_due_and_was_not_claimed_can_still_be_signalled(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.hold(func="orders.cancel")
+    make(old, delay=0)
+    assert taken(old) == {}
+    move(old, new)
+    assert new.bridge.signal("a", 7) is Change.SIGNALLED
+    assert taken(new) == {"a": "orders.ship"}
+
+
 @pytest.mark.parametrize("signalled", [False, True])
 def test_a_successor_moves_when_the_run_before_it_has_ended(signalled: bool, sides: Sides) -> None:
     old, new = sides

@@ -45,8 +45,9 @@ if not on_signal and not passed then return NOT_AWAITED end
 if not successor then
   if record.state == 'running' then return RUNNING end
   if FINISHED[record.state] then return FINISHED_BEFORE end
-  -- A claim leaves `on_signal` where it is if `meta` was lost, which says that there are signals.
-  passed = passed or record.token or record.started or record.attempt
+  -- A claim leaves `on_signal` where it is if `meta` was lost, which says that there are signals. The attempt 0 is none: it was
+  -- due in another database.
+  passed = passed or record.token or record.started or (tonumber(record.attempt) or 0) > 0
 end
 if passed then return BEGUN end
 return ring_after(function()
