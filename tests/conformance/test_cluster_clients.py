@@ -132,6 +132,16 @@ def test_a_function_makes_a_task(stage: ClusterStage, client: Client, name: str)
     assert stage.ran(name).args == [7]
 
 
+def test_a_function_signals_a_task(stage: ClusterStage, client: Client, name: str) -> None:
+    """The function of its deadline has no handler here."""
+    prefix = f"{tag_of(name)}expirebridge"
+    words = ("acts.none", "[7]", HOUR, "id", name, "on_signal", "acts.note")
+    assert client.send("FCALL", "expirebridge_make", 1, prefix, *words).startswith("created")
+    told = client.send("FCALL", "expirebridge_signal", 1, prefix, name, '{"ref":7}', "psp")
+    assert told == "signalled"
+    assert stage.ran(name).args == [7]
+
+
 def test_a_function_is_refused_while_the_slot_is_half_way(
     stage: ClusterStage, client: Client, name: str
 ) -> None:
