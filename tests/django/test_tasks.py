@@ -166,6 +166,22 @@ print(json.dumps(said))
     assert "give a handler, or its name" in other
 
 
+def test_a_task_is_run_by_a_signal_if_it_is_given_by_its_name(shop: DjangoProject) -> None:
+    program = """
+from expirebridge import make_task
+try:
+    make_task("shop.describe", [1, 2], "1h", on_signal=add)
+except Exception as error:
+    said = str(error)
+task = make_task("shop.describe", [1, 2], "1h", on_signal="shop.add")
+print(json.dumps([said, task.on_signal]))
+"""
+    said, on_signal = asked(shop, program)
+    assert said.startswith("on_signal: ")
+    assert "it is a Task of Django: use add.enqueue(...), or give its name, 'shop.add'" in said
+    assert on_signal == "shop.add"
+
+
 def test_a_module_may_list_its_tasks(project: DjangoProject) -> None:
     project.write(
         "shop/tasks.py",
