@@ -136,6 +136,8 @@ TABLE = [
          "test_a_run_of_either_function_counts_for_a_window"),
     Cell("extend, max_wait", "kept after a signal; on_signal stays that of the first call",
          "test_nothing_puts_off_what_was_signalled"),
+    Cell("a call with extend that is sent again", "has the first answer",
+         "test_a_call_that_extends_and_is_sent_again_has_its_first_answer"),
     Cell("replace", "begins anew: it waits again", "test_one_that_is_replaced_waits_again"),
     Cell("several partitions", "works", "test_partitions"),
     Cell("a foreign key's name", "the key has the task's own name after the signal",
@@ -413,6 +415,19 @@ def test_nothing_puts_off_what_was_signalled(
     end(store, "a")
     assert read(bridge).state is State.SUCCEEDED
     assert make(bridge, **options).outcome is Outcome.CREATED
+
+
+def test_a_call_that_extends_and_is_sent_again_has_its_first_answer(
+    bridge: Bridge, store: Store
+) -> None:
+    fields = {"on_signal": "orders.ship"}
+    call = producing.make(
+        [new("a", 3_600_000, call=b"orders.cancel?[42]", if_exists="extend", fields=fields)]
+    )
+    assert store.run(call)[0].outcome is Outcome.CREATED
+    bridge.signal("a")
+    assert store.run(call)[0].outcome is Outcome.CREATED
+    assert taken(store) == {"a": "orders.ship"}
 
 
 def test_one_that_is_replaced_waits_again(
