@@ -30,7 +30,7 @@ OF_LEDGERS = ("selling.py", "_pointed.py")
 """Handlers' modules for listeners that have a ledger: they import SQLAlchemy."""
 OTHERS = ("apart.py", "halting.py", "misbehaving.py")
 """What those need not load: handlers in processes cost a listener's start most."""
-WITH_LIMITS = ("limited.py",)
+WITH_LIMITS = ("deciding.py", "limited.py")
 """A listener with these starts on one partition only."""
 
 

@@ -72,6 +72,20 @@ class Started:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """A handler's first statement, of a task for which one of two functions runs."""
+
+    id: str
+    life: int
+    """Which of the tasks that had this id, one after the other."""
+    func: str
+    said: int | None
+    """What its signal said, if it had one."""
+    pid: int = field(default_factory=os.getpid)
+    at: int = field(default_factory=now)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
     """A handler's last statement; its outcome is not recorded yet. Of one that was killed with its
     process, the test writes it.
@@ -150,6 +164,7 @@ Event = (
     | Cancelled
     | PutOff
     | Started
+    | Ran
     | Ended
     | Killed
     | GaveUp

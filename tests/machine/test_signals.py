@@ -89,11 +89,12 @@ def test_what_is_signalled_leaves_its_lanes(server: EmbeddedServer) -> None:
 # For each bug: the file, what stands in it, and what is put in its place.
 BUGS = {
     "both run": (
-        "signal", "if record.state == 'running' then return RUNNING end", ""
+        "include/decision", "if not record.on_signal then return end", "if true then return end"
     ),
     "none runs": ("signal", "wait_until(id, new, now)", "wait_until(id, new, WHILE_PAUSED)"),
-    "a late signal after a retry that was told to run now": (
-        "include/decision", "if not record.on_signal then return end", "if true then return end"
+    "a late signal is taken, once what had begun is to run now": (
+        "signal", "if record.passed then return BEGUN end",
+        "record.on_signal = record.on_signal or record.passed",
     ),
     "a late signal after what had ended was told to run now": (
         "include/restarting", "if not on_signal then return end", "if true then return end"
