@@ -146,7 +146,7 @@ def test_names_are_built_where_all_keys_are_or_the_channel_is() -> None:
 SPINE = PACKAGE / "task" / "lua" / "include"
 WORDS_OF_ROOMS = {
     "lane", "lanes", "grant", "grants", "granted", "group", "groups", "tick", "ticks", "ledger",
-    "moving",
+    "moving", "signal", "signals", "signalled",
 }  # fmt: skip
 KNOWN_TO_THE_SPINE = {
     # What a record holds is read, and sent to listeners, at once: a field more is no command more.
@@ -157,7 +157,7 @@ KNOWN_TO_THE_SPINE = {
     "making": {"ledger", "group"},
     # What `meta` says of the whole database; a list of hooks would cost each task that is made.
     "format": {"moving"},
-    "features": {"groups", "lanes", "ledger"},
+    "features": {"groups", "lanes", "ledger", "signals"},
 }
 """Words of rooms in shared Lua of the spine, and why they are there."""
 
