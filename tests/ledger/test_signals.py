@@ -164,6 +164,23 @@ async def test_a_signal_between_the_claim_and_the_decision(
         await witness.until_ended(1, End.SUCCEEDED)
         await until(lambda: harness.status("pay-42") is Status.SUCCEEDED)
     assert ran == [("ship", 42, (7, "", "test.cancel"))]
+    assert harness.row("pay-42").decided == "signal"
+
+
+async def test_one_that_is_moved_before_the_decision_waits_on(
+    engine: Engine, ledger: Ledger, harness: LedgerHarness, with_ledger: Settings,
+    before_deciding: Holder, handlers: Mapping[str, Callable[[int], None]],
+) -> None:  # fmt: skip
+    witness = Witness()
+    with engine.begin() as session:
+        make(ledger, session, delay="0s")
+    async with listening(with_ledger, witness, **handlers):
+        await before_deciding.until_called()
+        with engine.begin() as session:
+            assert ledger.reschedule(session, "pay-42", "1h") == 1
+        before_deciding.may_go_on.set()
+        await witness.until_ended(1, End.DROPPED)
+    assert signal(engine, ledger) is Change.SIGNALLED
 
 
 async def test_once_its_deadline_has_decided_it_has_begun(
@@ -380,6 +397,18 @@ def test_a_paused_one_stays_paused(
     for id in ids:
         bridge.resume(id)
     assert {func for func, _ in taken(store, harness).values()} == {"test.ship"}
+
+
+def test_a_paused_one_stays_paused_although_redis_forgets_it(
+    engine: Engine, ledger: Ledger, harness: LedgerHarness, store: Store, bridge: Bridge,
+    client: redis.Redis, awaited: str,
+) -> None:  # fmt: skip
+    bridge.pause(awaited)
+    harness.settle_down()
+    signal(engine, ledger, awaited)
+    client.flushall()
+    harness.settle_down()
+    assert state_of(store, awaited) is State.PAUSED
 
 
 def test_what_is_written_after_the_signal_resumes_a_paused_one(
