@@ -256,7 +256,9 @@ def _second_function(
     try:
         name, encoded = call_of(place, on_signal, args, kwargs, limited=False)
     except InvalidTask as error:
-        raise InvalidTask(f"on_signal: {error}") from None
+        told = str(error)
+        place_of_it = "on_signal=" if told.startswith("func=") else "on_signal: "
+        raise InvalidTask(place_of_it + told.removeprefix("func=")) from None
     if name == first[0]:
         raise InvalidTask(
             f"on_signal={name!r}: it is the function that runs at the deadline; give another one. "

@@ -31,7 +31,7 @@ class Payload(NamedTuple):
 def encode(id: str, payload: Any, by: str, key_ring: "KeyRing | None") -> Payload:
     """Check and encode a signal for the task of this id. Raises InvalidTask."""
     if not isinstance(by, str) or len(by) > MAX_BY or not by.isprintable():
-        raise InvalidTask(f"by={by!r:.60}: give at most {MAX_BY} printable characters")
+        raise InvalidTask(f"by={by!r:.60}: give text of at most {MAX_BY} printable characters")
     said = _as_json(payload)
     if key_ring is None:
         return Payload(by, "", said)

@@ -237,8 +237,8 @@ def test_one_without_it_is_not_awaited(bridge: Bridge, store: Store) -> None:
     ("options", "fault"),
     [
         ({"on_signal": "orders.cancel"}, "it is the function that runs at the deadline"),
-        ({"on_signal": "no name"}, "on_signal: "),
-        ({"on_signal": 7}, "on_signal: "),
+        ({"on_signal": "ship"}, "^on_signal='ship': write module.function"),
+        ({"on_signal": 7}, "^on_signal=7: give a handler, or its name"),
     ],
 )
 def test_what_cannot_be_awaited_is_refused(
@@ -261,6 +261,8 @@ def test_a_payload_is_json_of_64_kib_at_most(bridge: Bridge) -> None:
         bridge.signal("pay-42", deep())
     with pytest.raises(InvalidTask, match="by="):
         bridge.signal("pay-42", by="x" * 201)
+    with pytest.raises(InvalidTask, match="^by=17: give text of at most 200 printable characters"):
+        bridge.signal("pay-42", by=17)  # type: ignore[arg-type]
     assert bridge.signal("pay-42", "x" * (64 * 1024 - 2)) is Change.SIGNALLED
 
 
