@@ -36,6 +36,15 @@ def ship(pk):
     paid = current_task().signal.payload["sum"]
     Order.objects.filter(pk=pk).update(state=f"shipped for {paid}")
 """
+BY_BRIDGE = """
+from expirebridge import Bridge
+signal = Bridge().signal
+"""
+BY_ROW = """
+from functools import partial
+from expirebridge.ledger import Ledger
+signal = partial(Ledger().signal, "default")
+"""
 VIEWS = """
 import json
 
@@ -43,16 +52,11 @@ from django.http import JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from expirebridge import Bridge
-
-bridge = Bridge()
-
-
 @csrf_exempt
 @require_POST
 def paid(request, pk):
     event = json.loads(request.body)
-    answer = bridge.signal(f"pay-{pk}", {"sum": event["sum"]}, by=event["payment"])
+    answer = signal(f"pay-{pk}", {"sum": event["sum"]}, by=event["payment"])
     return JsonResponse({"answer": answer}, status=200 if answer == "signalled" else 409)
 """
 URLS = """
@@ -61,6 +65,7 @@ from shop.views import paid
 urlpatterns = [path("orders/<int:pk>/paid", paid)]
 """
 TESTS = """
+from django.conf import settings
 from django.test import TestCase
 
 from expirebridge.testing import Clock
@@ -70,9 +75,10 @@ from shop.models import Order
 class PaymentTest(TestCase):
     def setUp(self):
         self.clock = self.enterContext(Clock())
+        if "LEDGER" in settings.EXPIREBRIDGE:
+            self.clock.use_ledger("default")
         with self.captureOnCommitCallbacks(execute=True):
             self.order = Order.reserve()
-            assert self.clock.made() == []
 
     def pay(self, payment="p1"):
         told = self.client.post(
@@ -108,7 +114,6 @@ class PaymentTest(TestCase):
 def shop(project: DjangoProject) -> DjangoProject:
     project.write("shop/models.py", MODELS)
     project.write("shop/tasks.py", TASKS)
-    project.write("shop/views.py", VIEWS)
     project.write("shop/tests.py", TESTS)
     project.write("mysite/urls.py", URLS)
     project.more_settings = 'ROOT_URLCONF = "mysite.urls"\n'
@@ -116,4 +121,11 @@ def shop(project: DjangoProject) -> DjangoProject:
 
 
 def test_a_view_signals_what_was_made_on_commit(shop: DjangoProject) -> None:
+    shop.write("shop/views.py", BY_BRIDGE + VIEWS)
+    assert "Ran 3 tests" in shop.manage("test", "shop")
+
+
+def test_a_view_signals_a_row_of_the_ledger(shop: DjangoProject) -> None:
+    shop.expirebridge["LEDGER"] = "default"
+    shop.write("shop/views.py", BY_ROW + VIEWS)
     assert "Ran 3 tests" in shop.manage("test", "shop")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, MetaData, create_engine, select
 from sqlalchemy.orm import Session
 
-from expirebridge import InvalidTask, State, current_task
+from expirebridge import Change, InvalidTask, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import (
@@ -565,3 +565,58 @@ def test_a_handler_alone_completes_the_row_of_its_id(
         run_handler(complete, id="a")
     with pytest.raises(CompletionRefused, match="no row"):
         run_handler(complete, id="b")
+
+
+# A row decides between a deadline and a signal.
+
+
+@pytest.fixture
+def waiting(handlers: Handlers, clock: Clock, within: Within, ledger: Ledger) -> Clock:
+    """A clock with two tasks that wait for a signal."""
+
+    def ship(order: int) -> list[Any]:
+        signal = current_task().signal
+        assert signal is not None
+        return [order, signal.payload, signal.by, signal.instead_of]
+
+    handlers["orders.ship"] = ship
+    with within() as session:
+        for id in ("a", "b"):
+            ledger.make_task(session, "orders.rate", [17], "24h", id=id, on_signal="orders.ship")
+    return clock
+
+
+def test_a_signal_in_a_transaction_and_a_deadline(
+    waiting: Clock, within: Within, ledger: Ledger
+) -> None:
+    with within() as session:
+        assert ledger.signal(session, "a", {"sum": 9}, by="psp") is Change.SIGNALLED
+    waiting.assert_made("orders.rate", count=1)
+    assert waiting.bridge.signal("b") is Change.OF_LEDGER
+    first, second = waiting.travel("2d")
+    assert (first.func, first.result) == ("orders.ship", [17, {"sum": 9}, "psp", "orders.rate"])
+    assert (second.func, second.result, second.task.signal) == ("orders.rate", [17], None)
+    with within() as session:
+        assert ledger.signal(session, "a", {"sum": 9}, by="psp") is Change.SIGNALLED
+        assert ledger.signal(session, "b") is Change.FINISHED
+
+
+def test_a_signal_after_the_first_attempt_comes_too_late(
+    waiting: Clock, within: Within, ledger: Ledger
+) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.fail", [], "24h", id="c", on_signal="orders.ship")
+    ran = waiting.travel("24h")
+    assert (ran[-1].func, ran[-1].end) == ("orders.fail", End.RETRY)
+    with within() as session:
+        assert ledger.signal(session, "c") is Change.BEGUN
+    assert {ran.func for ran in waiting.travel(until="idle")} == {"orders.fail"}
+
+
+def test_a_signal_that_is_rolled_back_has_not_come(
+    waiting: Clock, within: Within, ledger: Ledger
+) -> None:
+    with suppress(NoSaleError), within() as session:
+        assert ledger.signal(session, "a") is Change.SIGNALLED
+        raise NoSaleError
+    assert [ran.func for ran in waiting.travel("2d")] == ["orders.rate"] * 2
