@@ -114,7 +114,7 @@ async def test_garbage_in_a_field_stops_no_listener(
         assert {event.end for event in witness.ended()} <= {End.SUCCEEDED, End.RELEASED}
 
 
-@pytest.mark.parametrize("how", ["retry", "released", "unbegun", "snoozed"])
+@pytest.mark.parametrize("how", ["retry", "released", "snoozed"])
 def test_while_nobody_knows_of_signals_a_claim_decides_all_the_same(
     how: str, bridge: Bridge, store: Store, client: redis.Redis
 ) -> None:
@@ -126,6 +126,18 @@ def test_while_nobody_knows_of_signals_a_claim_decides_all_the_same(
     assert bridge.signal("a") is Change.BEGUN
     bridge.run_now("a")
     assert taken(store) == {"a": "orders.cancel"}
+
+
+def test_what_was_claimed_then_and_has_not_begun_can_be_signalled(
+    bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    make(bridge, delay="0s")
+    lose_meta(client)
+    assert taken(store) == {"a": "orders.cancel"}
+    end(store, "a", how="unbegun")
+    # Its record has no trace of the claim, and no function was called.
+    assert bridge.signal("a") is Change.SIGNALLED
+    assert taken(store) == {"a": "orders.ship"}
 
 
 def test_the_feature_is_known_again_although_the_notes_of_the_format_were_lost(
