@@ -15,6 +15,7 @@ from expirebridge.task.calls import claiming, fleet
 from expirebridge.task.calls.claiming import Settled, Settlement
 from expirebridge.task.calls.fleet import digest_of
 from expirebridge.task.durations import human
+from expirebridge.task.missing_ability import NOT_OPENED
 from expirebridge.task.objective import Objective
 from expirebridge.web.overview import Backlog, Readings
 from tests.kit.invoked import end_due_tasks, invoke_json
@@ -133,7 +134,7 @@ async def test_a_key_that_listeners_lack_is_an_alarm_and_their_functions_are_not
 ) -> None:
     bridge.make_task("mail.send", [], 0, id="a")
     [task] = claim(store).tasks
-    lacking = OutcomeBuilder(task).not_opened("it is sealed with key k1").settlement
+    lacking = OutcomeBuilder(task).not_opened(f"{NOT_OPENED}it is sealed with key k1").settlement
     assert settle(store, lacking) == [Settled.DONE]
     async with asking() as pages:
         shown = (await pages.get("/")).text
