@@ -30,7 +30,7 @@ local function is_same(signalled)
 end
 
 local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left', 'args', 'next', 'on_signal', 'passed', 'signalled',
-  'token', 'started', 'attempt' })
+  'token', 'started', 'attempt', 'settled' })
 if not record then return code end
 if record.ledger then return OF_LEDGER end
 if record.signalled and is_same(record.signalled) then return DONE end
@@ -45,9 +45,9 @@ if not on_signal and not passed then return NOT_AWAITED end
 if not successor then
   if record.state == 'running' then return RUNNING end
   if FINISHED[record.state] then return FINISHED_BEFORE end
-  -- A claim leaves `on_signal` where it is if `meta` was lost, which says that there are signals. The attempt 0 is none: it was
-  -- due in another database.
-  passed = passed or record.token or record.started or (tonumber(record.attempt) or 0) > 0
+  -- A claim leaves `on_signal` where it is if `meta` was lost, which says that there are signals. With the attempt 0 alone the
+  -- task was due in another database; one that was given back has that, too, and a claim that was settled.
+  passed = passed or record.token or record.started or record.attempt and (record.attempt ~= '0' or record.settled)
 end
 if passed then return BEGUN end
 return ring_after(function()
