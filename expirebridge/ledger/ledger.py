@@ -520,7 +520,7 @@ class Ledger:
         made = _made(new, values, outcome, self._key_ring)
         emit_made(self._hooks, new, made)
         if self._notifier is not None:
-            self._notifier.look_up(new.funcs)
+            self._notifier.look_up(_functions(made.func, made.on_signal))
         return made
 
     def _scheduler(self, session: Transaction) -> Scheduler:
@@ -582,17 +582,23 @@ def _exists(id: str) -> TaskExists:
 def _made(
     new: NewTask, values: Mapping[str, Any], outcome: Outcome, key_ring: KeyRing | None
 ) -> LedgerTask:
-    args, kwargs = args_of(values["b_params"].encode(), new.id, *new.funcs, key_ring=key_ring)
-    on_signal = new.fields.get("on_signal")
+    on_signal = None if "on_signal" not in new.fields else str(new.fields["on_signal"])
+    funcs = _functions(values["b_func"], on_signal)
+    args, kwargs = args_of(values["b_params"].encode(), new.id, *funcs, key_ring=key_ring)
     return LedgerTask(
         id=new.id,
         func=values["b_func"],
         args=args,
         kwargs=kwargs,
         ext=values["b_ext_string"],
-        on_signal=None if on_signal is None else str(on_signal),
+        on_signal=on_signal,
         outcome=outcome,
     )
+
+
+def _functions(func: str, on_signal: str | None) -> list[str]:
+    """Those that a task may run."""
+    return [func] if on_signal is None else [func, on_signal]
 
 
 advising_methods(Ledger)
