@@ -33,6 +33,7 @@ from expirebridge.ledger.rows import (
     SyncState,
     ledger_task,
     new_task_of,
+    on_signal_of,
 )
 from expirebridge.ledger.schema import find, identity_of
 from expirebridge.ledger.sql_tables import VERSION, own_tables
@@ -221,14 +222,15 @@ class LedgerInspector:
         """
         row, later = self._tables.task.c, 0
         planned = func.coalesce(row.due, row.at_ms, row.written + row.delay_ms).label("planned")
-        query = select(row.id, row.func, row.params, planned, NowMs().label("now"))
+        of_task = row.id, row.func, row.params, row.options, row.decided
+        query = select(*of_task, planned, NowMs().label("now"))
         with self._reading() as connection:
             for each in self._each(connection, query.where(*self._unrelayed())):
                 if due_within is not None and each.planned >= each.now + due_within * 1000:
                     later += 1
                 else:
-                    call = StoredCall(each.id, each.func, str(each.params).encode(), each.planned)
-                    add(call)
+                    args, second = str(each.params).encode(), on_signal_of(each._mapping)
+                    add(StoredCall(each.id, each.func, args, each.planned, second))
         return later
 
     def _figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:

@@ -229,7 +229,7 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
         due=None if row["due"] is None else from_ms(row["due"]),
         retry_times=row["retry_times"],
         message=message,
-        on_signal=text(awaited["on_signal"]) if _is_open(row, awaited) else None,
+        on_signal=on_signal_of(row),
         signal=signal_shown(awaited, row["id"], key_ring),
         generation=row["generation"],
         revision=row["revision"],
@@ -252,8 +252,10 @@ def fields_about_signals(row: Row) -> dict[str, bytes]:
     return {name: str(options[name]).encode() for name in _ABOUT_SIGNALS if name in options}
 
 
-def _is_open(row: Row, awaited: Mapping[str, bytes]) -> bool:
-    return "on_signal" in awaited and row["decided"] is None
+def on_signal_of(row: Row) -> str | None:
+    """The function that its task runs if it is signalled, as long as it can be."""
+    second = fields_about_signals(row).get("on_signal")
+    return text(second) if second is not None and row["decided"] is None else None
 
 
 def new_task_of(row: Row, now: int) -> NewTask:

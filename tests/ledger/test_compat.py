@@ -65,6 +65,15 @@ def test_a_new_life_that_was_not_relayed_is_compared(
     assert (code, found["failing"]) == (3, 1)
 
 
+@pytest.mark.parametrize(("decided", "code"), [(None, 3), ("deadline", 0)])
+def test_what_a_signal_would_run_counts_until_the_row_is_decided(
+    harness: LedgerHarness, folder: Path, url: str, decided: str | None, code: int
+) -> None:
+    harness.insert("a", HOUR, options='{"on_signal":"mail.welcome"}', decided=decided)
+    exit_code, found = compat(harness, folder, url)
+    assert (exit_code, found["compared"]) == (code, 1)
+
+
 def test_only_what_is_due_in_time_is_compared(
     harness: LedgerHarness, folder: Path, url: str
 ) -> None:
