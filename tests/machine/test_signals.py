@@ -88,13 +88,12 @@ def test_what_is_signalled_leaves_its_lanes(server: EmbeddedServer) -> None:
 
 # For each bug: the file, what stands in it, and what is put in its place.
 BUGS = {
-    "both run": (
-        "include/decision", "if not record.on_signal then return end", "if true then return end"
-    ),
-    "none runs": ("signal", "wait_until(id, new, now)", "wait_until(id, new, WHILE_PAUSED)"),
-    "a late signal is taken, once what had begun is to run now": (
-        "signal", "if record.passed then return BEGUN end",
+    "both run, of what had begun, and is to run now": (
+        "signal", "if passed then return BEGUN end",
         "record.on_signal = record.on_signal or record.passed",
+    ),
+    "none runs": (
+        "include/deciding", "wait_until(id, new, now)", "wait_until(id, new, WHILE_PAUSED)"
     ),
     "a late signal after what had ended was told to run now": (
         "include/restarting", "if not on_signal then return end", "if true then return end"
@@ -106,12 +105,15 @@ BUGS = {
         "include/lost_keys", "if not lost or trigger_key(id, { call = lost }) ~= name then",
         "if true then",
     ),
-    "the old key stays": ("signal", "  redis.call('DEL', trigger_key(id, record))\nend", "end"),
+    "the old key stays": (
+        "include/deciding", "  redis.call('DEL', trigger_key(id, record))\nend", "end"
+    ),
     "a successor that no signal reaches": (
-        "signal", "record.next and not record.next.ended and record.next", "nil"
+        "include/deciding", "return record.next and not record.next.ended and record.next",
+        "return nil",
     ),
     "a paused one that a signal resumes": (
-        "signal", "if new.state ~= 'paused' then wait_until", "if true then wait_until"
+        "include/deciding", "if new.state ~= 'paused' then wait_until", "if true then wait_until"
     ),
     "what was decided is put off": (
         "include/extending", "if lost ~= item.call or", "if true or"
