@@ -80,7 +80,7 @@ class TaskExists(ExpirebridgeError):
 
 
 class TaskDiffers(TaskExists):
-    """The task to extend has another function or other arguments."""
+    """The task to extend has another function, other arguments, or another `on_signal`."""
 
     def __init__(self, id: str, state: str, call: str) -> None:
         super().__init__(id, state)

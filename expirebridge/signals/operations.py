@@ -25,7 +25,7 @@ class SignalOperations(OperationGroup):
         `current_task().signal.payload`. With keys it is sealed. `by` says who sends it, in at most
         200 characters. The same signal again, by the same sender and with the same payload, has
         the first answer as long as the task is kept, also after its end: so a webhook that is
-        delivered twice is no error.
+        delivered twice is no error. While a successor waits, only a signal with `by` is the same.
 
         Returns signalled; signalled before (another signal has decided); running; finished; begun
         (an attempt was made, and the task waits for the next one: its deadline has decided); not

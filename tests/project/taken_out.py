@@ -33,6 +33,11 @@ USED_IN: dict[str, set[str]] = {
         "test_a_connection_that_breaks_at_the_first_heartbeat_does_not_end_it"
         "[embedded-declare_limits]",
     },
+    "signals": {
+        "tests/spine/test_fields.py::test_a_task_has_what_is_shown",
+        "tests/spine/test_rights.py",
+        "tests/spine/test_start_of_producers.py::test_the_first_task_is_made_with_these_modules",
+    },
     "foreign": {
         "tests/listener/test_processes.py::test_a_log_for_machines_is_json_in_every_line",
     },

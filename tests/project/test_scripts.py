@@ -152,9 +152,10 @@ KNOWN_TO_THE_SPINE = {
     # What a record holds is read, and sent to listeners, at once: a field more is no command more.
     "records": {"ledger"},
     "claims": {"ledger", "tick"},
-    # What replaces a task has a row of its own; and who makes one over a row is refused.
+    # What replaces a task has a row of its own; and who makes one over a row, or extends another
+    # call, is refused.
     "rearm": {"ledger"},
-    "making": {"ledger", "group"},
+    "making": {"ledger", "group", "signal"},
     # What `meta` says of the whole database; a list of hooks would cost each task that is made.
     "format": {"moving"},
     "features": {"groups", "lanes", "ledger", "signals"},

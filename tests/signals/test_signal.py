@@ -14,6 +14,7 @@ from expirebridge import (
     InvalidTask,
     Outcome,
     State,
+    TaskDiffers,
     current_task,
 )
 from expirebridge.hooks import End
@@ -297,3 +298,30 @@ def test_the_first_of_a_database_may_be_a_successor(
         "orders.cancel", [42], "1h", id="pay-42", on_signal="orders.ship", if_exists="extend"
     )
     assert kept.outcome is Outcome.KEPT
+
+
+def test_extending_one_that_waits_for_another_signal_is_refused(
+    bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("orders.cancel", [42], "15m", id="plain")
+    with pytest.raises(TaskDiffers):
+        make(bridge, "plain", if_exists="extend")
+    make(bridge)
+    for other in ("orders.refund", None):
+        with pytest.raises(TaskDiffers):
+            make(bridge, if_exists="extend", on_signal=other)
+    make(bridge, if_exists="extend", delay="0s")
+    claim(store)
+    settle(store, Settlement("pay-42", "t", "retry", 60.0, "it failed"))
+    make(bridge, if_exists="extend", delay="0s")
+    assert taken(store) == {"pay-42": "orders.cancel"}
+
+
+def test_a_second_signal_of_nobody_is_for_the_successor(bridge: Bridge, store: Store) -> None:
+    make(bridge)
+    bridge.signal("pay-42")
+    claim(store)
+    make(bridge, if_exists="replace")
+    assert bridge.signal("pay-42") is Change.SIGNALLED
+    settle(store, Settlement("pay-42", "t", "succeeded"))
+    assert taken(store) == {"pay-42": "orders.ship"}

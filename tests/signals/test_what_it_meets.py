@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, Change, Outcome, Snooze, State, current_task
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    Outcome,
+    Snooze,
+    State,
+    TaskDiffers,
+    current_task,
+)
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from expirebridge.signals import calls
@@ -134,7 +143,7 @@ TABLE = [
          "test_it_can_be_rescheduled_after_the_signal"),
     Cell("window (throttle)", "a run of either function counts",
          "test_a_run_of_either_function_counts_for_a_window"),
-    Cell("extend, max_wait", "kept after a signal; on_signal stays that of the first call",
+    Cell("extend, max_wait", "kept after a signal; refused with another on_signal before it",
          "test_nothing_puts_off_what_was_signalled"),
     Cell("a call with extend that is sent again", "has the first answer",
          "test_a_call_that_extends_and_is_sent_again_has_its_first_answer"),
@@ -189,11 +198,11 @@ def test_the_successor_of_one_that_was_signalled_has_a_signal_of_its_own(
     bridge: Bridge, store: Store
 ) -> None:
     make(bridge)
-    bridge.signal("a", 7)
+    bridge.signal("a", 7, by="psp")
     assert taken(store) == {"a": "orders.ship"}
     make(bridge, if_exists="replace", args=[43])
     # It is told from another one by what it says and who sends it, as long as its record is there.
-    assert bridge.signal("a", 7) is Change.SIGNALLED
+    assert bridge.signal("a", 7, by="psp") is Change.SIGNALLED
     assert bridge.signal("a", 8) is Change.SIGNALLED
     assert bridge.signal("a", 9) is Change.SIGNALLED_BEFORE
     end(store, "a")
@@ -405,8 +414,8 @@ def test_nothing_puts_off_what_was_signalled(
 ) -> None:
     options: dict[str, Any] = {"if_exists": "extend", "delay": "1h", "max_wait": "2h"}
     make(bridge, **options)
-    make(bridge, **options | {"on_signal": "orders.keep"})
-    assert read(bridge).on_signal == "orders.ship"
+    with pytest.raises(TaskDiffers):
+        make(bridge, **options | {"on_signal": "orders.keep"})
     bridge.signal("a")
     assert make(bridge, **options).outcome is Outcome.KEPT
     assert not client.hexists(f"{PREFIX}:task:a", "first")

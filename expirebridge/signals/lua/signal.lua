@@ -33,8 +33,9 @@ local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left', 'args'
   'token', 'started', 'attempt', 'settled' })
 if not record then return code end
 if record.ledger then return OF_LEDGER end
-if record.signalled and is_same(record.signalled) then return DONE end
 local successor = successor_of(record)
+-- While a successor waits, who does not say who sends it may mean that.
+if record.signalled and is_same(record.signalled) and not (successor and by == '') then return DONE end
 local signalled, on_signal, passed = record.signalled, func_in(record.on_signal), record.passed
 if successor then
   signalled, on_signal = value_of(successor.fields, 'signalled'), func_in(value_of(successor.fields, 'on_signal'))

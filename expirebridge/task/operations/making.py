@@ -84,7 +84,8 @@ class MakingOperations(OperationGroup):
         `id` names the task; without it a random one is drawn. A finished task of that id makes way.
         If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
         task untouched; `"replace"` puts the new one in its place (a running one runs to its end
-        first); `"extend"` moves its due time, and raises TaskDiffers if it is another call.
+        first); `"extend"` moves its due time, and raises TaskDiffers if it is another call,
+        or has another `on_signal`.
 
         `max_wait` is how long `"extend"` and `"replace"` can put the task off in all, however often
         they are called: it counts from the first call that named it since the task was made, or

@@ -74,6 +74,13 @@ local function same_args(one, other)
   return one == other or body(one) == body(other)
 end
 
+-- True if the same function runs on a signal in both, or would have run.
+local function waits_alike(last, item)
+  local fields = last.fields
+  local one = fields and (value_of(fields, 'on_signal') or value_of(fields, 'passed')) or last.on_signal or last.passed
+  return (one or nil) == value_of(item.fields, 'on_signal')
+end
+
 -- The action for each `if_exists` if an unfinished task has the id. It returns a code, the new due time, the state,
 -- and the task that then has the id.
 local IF_EXISTS = {
@@ -88,7 +95,7 @@ local IF_EXISTS = {
   end,
   extend = function(id, item, old)
     local last = old.next or old
-    if last.call ~= item.call or not same_args(last.args, item.args) then
+    if last.call ~= item.call or not same_args(last.args, item.args) or not waits_alike(last, item) then
       return old.ledger and MADE.in_ledger or MADE.differs, due_of(id, old), old.state, last
     end
     cap_put_off(item, old)
@@ -120,7 +127,7 @@ end
 local function make_plain(id, item, nonce)
   if item.has_random_id then return make_drawn(id, item) end
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
-    'started' })
+    'started', 'on_signal', 'passed' })
   local before = answered(old, nonce)
   if before then return answer_again(id, before, old) end
   if old and old.ledger and (FINISHED[old.state] or item.if_exists == 'replace') then
