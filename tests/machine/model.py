@@ -36,8 +36,8 @@ class Decision:
 
     on_signal: str | None = None
     """The function that a signal runs; None if nothing waits for one any longer."""
-    passed: bool = False
-    """True if its deadline has decided."""
+    passed: str | None = None
+    """The same, once its deadline has decided."""
     lost: str | None = None
     """The call that a signal left behind."""
     said: tuple[str, str] | None = None
@@ -45,8 +45,12 @@ class Decision:
 
     def pass_deadline(self) -> None:
         """An attempt begins, or could have begun: the deadline decides, if nothing has."""
-        self.passed = self.passed or self.on_signal is not None
+        self.passed = self.passed or self.on_signal
         self.on_signal = None
+
+    def is_like(self, other: "Decision") -> bool:
+        """True if a task that is asked for with the other one would wait for the same."""
+        return (self.on_signal or self.passed) == other.on_signal
 
     def signal(self, call: str, said: tuple[str, str]) -> str:
         """A signal decides. Returns the call that is to run instead of this one."""
@@ -54,6 +58,11 @@ class Decision:
         after = f"{self.on_signal}?{call.partition('?')[2]}"
         self.on_signal, self.lost, self.said = None, call, said
         return after
+
+
+def is_of_nobody(said: tuple[str, str]) -> bool:
+    """True if a signal does not say who sends it."""
+    return not said[1]
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,9 @@ class Model:
                 return Outcome.REPLACED
             case "extend" if decision.lost == new.call:
                 return Outcome.KEPT
-            case "extend" if (task.run.replacement or task).call == new.call:
+            case "extend" if (task.run.replacement or task).call == new.call and decision.is_like(
+                new.decision
+            ):
                 new = self._limited(new, task)
                 self._note(task, new)
                 self._move(id, task, new.due)
@@ -387,7 +398,9 @@ class Model:
             return Change.NOT_FOUND
         replacement = task.run.replacement
         decision = (replacement or task).decision
-        if said in {task.decision.said, decision.said}:
+        if decision.said == said or (
+            task.decision.said == said and not (replacement and is_of_nobody(said))
+        ):
             return Change.SIGNALLED
         if decision.said is not None:
             return Change.SIGNALLED_BEFORE
