@@ -26,8 +26,9 @@ def check_decision(fields: Mapping[str, Argument], func: object) -> None:
         raise InvalidTask(f"{lacking}: it is missing; lost, signal and signalled belong together")
     states = [name for name in ("on_signal", "passed", "signalled") if name in given]
     if len(states) > 1:
+        one, other = states[:2]
         raise InvalidTask(
-            f"{states[0]}: a task that has {states[1]} cannot have it, too: one of both has decided"
+            f"{one}: a task cannot have it together with {other}: one of both has decided"
         )
     for name in ("on_signal", "passed"):
         if name in given:

@@ -72,6 +72,7 @@ STEPS = [
     "reschedule a --in 4h",
     "edit a --args [3]",
     "edit a --args [1] --json",
+    "3 signal a",
     "pause a",
     "pause --tag x",
     "resume --tag x",

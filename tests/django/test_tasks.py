@@ -177,8 +177,9 @@ task = make_task("shop.describe", [1, 2], "1h", on_signal="shop.add")
 print(json.dumps([said, task.on_signal]))
 """
     said, on_signal = asked(shop, program)
-    assert said.startswith("on_signal: ")
-    assert "it is a Task of Django: use add.enqueue(...), or give its name, 'shop.add'" in said
+    assert said.startswith(
+        "on_signal=add: it is a Task of Django: use add.enqueue(...), or give its name, 'shop.add'"
+    )
     assert on_signal == "shop.add"
 
 

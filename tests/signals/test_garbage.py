@@ -128,16 +128,15 @@ def test_while_nobody_knows_of_signals_a_claim_decides_all_the_same(
     assert taken(store) == {"a": "orders.cancel"}
 
 
-def test_what_was_claimed_then_and_has_not_begun_can_be_signalled(
+def test_a_claim_that_was_given_back_then_has_decided(
     bridge: Bridge, store: Store, client: redis.Redis
 ) -> None:
     make(bridge, delay="0s")
     lose_meta(client)
     assert taken(store) == {"a": "orders.cancel"}
     end(store, "a", how="unbegun")
-    # Its record has no trace of the claim, and no function was called.
-    assert bridge.signal("a") is Change.SIGNALLED
-    assert taken(store) == {"a": "orders.ship"}
+    assert bridge.signal("a") is Change.BEGUN
+    assert taken(store) == {"a": "orders.cancel"}
 
 
 def test_the_feature_is_known_again_although_the_notes_of_the_format_were_lost(

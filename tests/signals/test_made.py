@@ -8,7 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from expirebridge import AsyncBridge, Bridge, Call, Change, InvalidTask, Then, every
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Call,
+    Change,
+    InvalidTask,
+    TaskDiffers,
+    Then,
+    every,
+)
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
@@ -194,7 +203,8 @@ def test_what_comes_again_waits_for_no_signal(bridge: Bridge) -> None:
 
 def test_extending_takes_no_other_second_function(bridge: Bridge) -> None:
     make(bridge)
-    make(bridge, if_exists="extend", delay="1h", on_signal="orders.keep")
+    with pytest.raises(TaskDiffers):
+        make(bridge, if_exists="extend", delay="1h", on_signal="orders.keep")
     task = bridge.get("a")
     assert task is not None
     assert task.on_signal == "orders.ship"

@@ -56,6 +56,7 @@ from expirebridge.sealing import calls as resealing
 from expirebridge.series import calls as series_commands
 from expirebridge.series.calls import Removal
 from expirebridge.settings import Settings
+from expirebridge.signals import calls as signals
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.task.calls import (
@@ -165,6 +166,7 @@ CHANGES = {
     "resume": Asked("resume", "resume"),
     "run_now": Asked("run_now", "run_now"),
     "edit": Asked("edit", "edit", ("a", [2])),
+    "signal": Asked("signal", "signal", ("a", 7), {"by": "psp"}),
     "hold": Asked("hold", "hold", (), {"tag": "t"}),
     "release": Asked("release", "release", (), {"tag": "t"}),
     "let pass": Asked("let_pass", "let_pass"),
@@ -269,6 +271,18 @@ async def test_a_change_is_made_once_and_answered_as_if_the_connection_had_held(
         proxy.cut_reply_of(call.script)
         assert (await call.of(ask), footprint(client)) == expected, state
         assert proxy.cuts == {call.script: cuts}, state
+
+
+async def test_a_signal_that_is_sent_again_decides_once(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis
+) -> None:
+    """By its nonce: another call that says the same, with nobody's name, would count."""
+    await ask("make_task", "f.g", (1,), HOUR, id="a", on_signal="f.h")
+    proxy.cut_reply_of("signal", times=2)
+    assert await ask("signal", "a", 7) is Change.SIGNALLED
+    assert proxy.cuts == {"signal": 2}
+    assert [task.func for task in claim(store).tasks] == ["f.h"]
+    assert client.hget("expirebridge:signals", "signalled") == b"1"
 
 
 EFFECTIVE = [
@@ -880,6 +894,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "forecast": lambda store: store.run(forecasting.forecast(60, 2, sample=2)),
     "read_durations": lambda store: store.run(forecasting.read_durations()),
     "find_known": lambda store: store.run(migration.find_known(["a"])),
+    "read_decisions": lambda store: store.run(signals.read_decisions()),
     "read_circumstances": lambda store: store.run(circumstances.read_circumstances("a")),
 }
 

@@ -32,6 +32,7 @@ def test_a_task_has_what_is_shown() -> None:
         "history",
         "listener",
         "in_clear",
+        "signal",
     } | {"completer"}
     assert {field.name for field in fields(Task)} - shown == rest
 

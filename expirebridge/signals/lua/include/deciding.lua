@@ -13,7 +13,10 @@
 local function successor_of(record) return record.next and not record.next.ended and record.next end
 
 -- The call with another function. The arguments stay. Another client may have written a call that has none.
-local function with_function(call, func) return func .. (string.match(call, '%?.*$') or '?') end
+local function with_function(call, func)
+  local at = string.find(call, '?', 1, true)
+  return func .. (at and string.sub(call, at) or '?')
+end
 
 -- The name of a function, unless another client wrote something else there: to run that would run neither function.
 local function func_in(name) return string.match(name or '', '^[%w_/]+%.[%w_]+$') end
