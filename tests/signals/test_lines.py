@@ -155,7 +155,10 @@ def signalled(left_out: str = "", **other: Any) -> dict[str, Any]:
         ({"on_signal": "orders.ship"}, "on_signal='orders.ship': it is the function of the task"),
         ({"passed": "../x"}, "passed: func='../x': write module.function"),
         ({"passed": "orders.ship"}, "passed='orders.ship': it is the function of the task"),
-        ({"on_signal": "a.b", "passed": "a.b"}, "a task cannot have it together with passed"),
+        (
+            {"on_signal": "a.b", "passed": "a.b"},
+            "on_signal: a task cannot have it together with passed",
+        ),
         (signalled(on_signal="a.b"), "on_signal: a task cannot have it together with signalled"),
         (signalled(passed="a.b"), "passed: a task cannot have it together with signalled"),
         (signalled("lost"), f"lost: {TOGETHER}"),
