@@ -62,10 +62,11 @@ class NewTask(NamedTuple):
 
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for make.lua."""
-        id, _, if_exists, call, (ms, relative), fields = self
+        id, has_random_id, if_exists, call, (ms, relative), fields = self
+        is_drawn = has_random_id and "on_signal" not in fields
         pairs = [item for pair in fields.items() for item in pair] if fields else ()
         return (
-            id, "1" if _is_drawn(self) else "0", if_exists, call, "in" if relative else "at", ms,
+            id, "1" if is_drawn else "0", if_exists, call, "in" if relative else "at", ms,
             len(fields), *pairs,
         )  # fmt: skip
 
@@ -109,11 +110,11 @@ def make(tasks: Sequence[NewTask], *, bulk: bool = False) -> Command[list[MakeRe
     random_ids = all(map(_HAS_RANDOM_ID, tasks))
     route = ByItem(tasks, _ID_OF_NEW, make, random_ids and not bulk, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
-    if not all(map(_is_drawn, tasks)):
+    # Where a signal may have changed the task since, its id is not enough to recognize a resend.
+    if not random_ids or any("on_signal" in task.fields for task in tasks):
         return script(
             "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
         )
-    # Their ids are enough to recognize a resend.
     if batching is None:
         return script("make_drawn_many", "", *items, read=partial(_read_many, tasks), route=route)
     return script("make_drawn", "", *items, read=_read_replies, route=route, batching=batching)
@@ -125,11 +126,6 @@ _ROW = 3
 
 _ID_OF_NEW = attrgetter("id")
 _HAS_RANDOM_ID = attrgetter("has_random_id")
-
-
-def _is_drawn(task: NewTask) -> bool:
-    """True if its id is enough to recognize a resend: nothing can have changed the task since."""
-    return task.has_random_id and "on_signal" not in task.fields
 
 
 def _read_replies(reply: list[Any]) -> list[MakeReply]:

@@ -326,8 +326,9 @@ class MakingOperations(OperationGroup):
 
     def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
         func = split_call(made.call)[0]
+        second = new.on_signal
         # One that was kept may have others.
-        sealed_for = new.funcs if func in new.funcs else (func,)
+        sealed_for = (func,) if second is None or func not in new.funcs else new.funcs
         args, kwargs = args_of(made.args, new.id, *sealed_for, key_ring=self._key_ring)
         created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
@@ -341,7 +342,7 @@ class MakingOperations(OperationGroup):
             created=from_ms(made.now) if created else None,
             tags=_tags_of(new) if created else (),
             # A repeated call may find it signalled.
-            on_signal=new.on_signal if created and func == new.funcs[0] else None,
+            on_signal=second if created and func != second else None,
             outcome=made.outcome,
         )
         if task.outcome is Outcome.KEPT:
@@ -394,7 +395,10 @@ def not_made(obstacle: Obstacle, id: str, state: State, call: bytes) -> TaskExis
 
 def functions_in(tasks: Iterable[producing.NewTask]) -> Iterator[str]:
     """The names of the functions that tasks may run."""
-    return (name for task in tasks for name in task.funcs)
+    for task in tasks:
+        yield split_call(task.call)[0]
+        if task.on_signal is not None:
+            yield task.on_signal
 
 
 def _tags_of(new: producing.NewTask) -> tuple[str, ...]:
