@@ -35,6 +35,7 @@ USED_IN: dict[str, set[str]] = {
     },
     "signals": {
         "tests/spine/test_fields.py::test_a_task_has_what_is_shown",
+        "tests/spine/test_keywords.py::test_what_others_call_it_is_answered_with_the_name_here",
         "tests/spine/test_rights.py",
         "tests/spine/test_start_of_producers.py::test_the_first_task_is_made_with_these_modules",
     },
