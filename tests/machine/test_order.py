@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.store import script_loader
 from tests.machine.order_machine import machine_for
+from tests.machine.planting import has_one_place, planted
 
 EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "10"))
 """Sequences of operations; `make machine` sets more."""
@@ -64,20 +64,11 @@ SOUGHT = BUGS if LONG else ("a slot that stays behind",)
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_each_bug_has_its_place(bug: str) -> None:
-    name, right, _ = BUGS[bug]
-    assert script_loader.SHIPPED.text(name).count(right) == 1
+    assert has_one_place(BUGS[bug])
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("bug", SOUGHT)
 def test_the_machine_finds_a_planted_bug(bug: str) -> None:
-    """A bug in a script is one on every server; one will do."""
-    name, right, wrong = BUGS[bug]
-    source = script_loader.SHIPPED.text(name)
-    library = script_loader.ScriptLibrary({name: source.replace(right, wrong)})
-    with (
-        script_loader.using(library),
-        EmbeddedServer() as server,
-        pytest.raises(AssertionError),
-    ):
+    with planted(BUGS[bug]) as server, pytest.raises(AssertionError):
         run_machine(server, examples=1000, shrink=False)

@@ -10,9 +10,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from expirebridge import Change
 from expirebridge.embedded.server import EmbeddedServer
-from expirebridge.store import script_loader
 from tests.machine import machine, signal_lanes_machine
 from tests.machine.machine import COLUMNS
+from tests.machine.planting import has_one_place, planted
 from tests.machine.signals_machine import ANSWERS, ROWS, machine_for
 
 EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "100"))
@@ -131,20 +131,11 @@ SOUGHT = BUGS if LONG else ("the old key is adopted",)
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_each_bug_has_its_place(bug: str) -> None:
-    name, right, _ = BUGS[bug]
-    assert script_loader.SHIPPED.text(name).count(right) == 1
+    assert has_one_place(BUGS[bug])
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("bug", SOUGHT)
 def test_the_machine_finds_a_planted_bug(bug: str) -> None:
-    """A bug in a script is one on every server; one will do."""
-    name, right, wrong = BUGS[bug]
-    source = script_loader.SHIPPED.text(name)
-    library = script_loader.ScriptLibrary({name: source.replace(right, wrong)})
-    with (
-        script_loader.using(library),
-        EmbeddedServer() as server,
-        pytest.raises((AssertionError, KeyError)),
-    ):
+    with planted(BUGS[bug]) as server, pytest.raises((AssertionError, KeyError)):
         run_machine(server, Hits(), Counter(), examples=1000, shrink=False)
