@@ -14,7 +14,7 @@ local passed = 0
 -- What a listener needs to open the arguments, and the signal.
 local function tell_signal(record)
   local told
-  for _, name in ipairs({ 'on_signal', 'passed', 'lost', 'signal', 'signalled' }) do
+  for _, name in ipairs(CLAIM_FIELDS) do
     if record[name] then
       told = told or {}
       told[#told + 1], told[#told + 2] = name, record[name]
