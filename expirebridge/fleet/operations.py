@@ -1,5 +1,6 @@
 """What the operations ask the fleet: whether it knows a function, and takes its arguments."""
 
+import contextlib
 import logging
 import math
 import time
@@ -148,19 +149,17 @@ class UnknownFunctions:
         new = asked.not_asked(funcs)
         if not new:
             return
-        asked.next_at = time.monotonic() + SILENT_FOR
+        asked.names |= new  # meanwhile another thread asks only about others
+        known = KnownFunctions()
         try:
-            found = yield from read_fleet(self._lease)
-        except ServerError:
-            return
-        if not found.codes:
-            return
-        known = KnownFunctions.of(found)
-        if known.telling:
-            asked.next_at = -math.inf
-            asked.names |= new
-            for func, why in known.unknown(sorted(new)).items():
-                _warn(func, why)
+            with contextlib.suppress(ServerError):
+                known = yield from _read_known(self._lease)
+        finally:
+            if not known.telling:
+                asked.names -= new
+                asked.next_at = time.monotonic() + SILENT_FOR
+        for func, why in known.unknown(sorted(new)).items():
+            _warn(func, why)
 
     def _read(self, believed_for: float) -> Steps[KnownFunctions]:
         if self._known is None or time.monotonic() - self._read_at >= believed_for:

@@ -12,7 +12,9 @@ from expirebridge.bridge import forget_default_bridge, prepare_task
 from expirebridge.checks import Level
 from expirebridge.fleet import operations
 from expirebridge.fleet.checks import check_functions
+from expirebridge.fleet.operations import UnknownFunctions
 from expirebridge.handlers.signatures import Fingerprint
+from expirebridge.settings import Settings
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, fleet
@@ -209,6 +211,33 @@ def test_to_warn_the_listeners_are_asked_once_about_each_function(
             for func in ("test.send", "test.read", "test.send"):
                 producer.make_task(func, [1], 60)
     assert reads(client) == 2
+
+
+def test_a_function_is_asked_about_while_the_listeners_are_asked_about_another(
+    url: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    join(store, "host:1:aa", "send")
+    first, second = (UnknownFunctions("warn", Settings(url=url)) for _ in range(2))
+    asking_first = store.database.commands(first.warn(["test.sned"]))
+    question = next(asking_first)  # one thread waits for the answer
+    store.run(second.warn(["test.sned", "a.b"]))
+    assert warnings(caplog) == ["a.b: no listener knows it"]
+    with contextlib.suppress(StopIteration):
+        asking_first.send(store.client.execute_command(*question))
+    assert warnings(caplog)[1:] == ["test.sned: no listener knows it (did you mean 'test.send'?)"]
+
+
+def test_a_function_is_asked_about_again_if_nobody_waited_for_the_answer(
+    url: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    join(store, "host:1:aa", "send")
+    lookup = UnknownFunctions("warn", Settings(url=url))
+    cancelled = lookup.warn(["a.b"])
+    next(cancelled)
+    cancelled.close()
+    operations.asked_of[url, "expirebridge"].next_at -= operations.SILENT_FOR
+    store.run(lookup.warn(["a.b"]))
+    assert warnings(caplog) == ["a.b: no listener knows it"]
 
 
 def test_a_producers_login_may_ask(server: AnyServer, store: Store, client: redis.Redis) -> None:
