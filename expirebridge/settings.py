@@ -27,6 +27,8 @@ LEAST_KEPT = 15
 """Seconds that a finished task is kept at least: late events of its key must find its record."""
 LEAST_MEMORY = 64 * 1024 * 1024
 """Bytes: Python with the handlers' modules needs nearly as much."""
+LEAST_HORIZON = 600.0
+"""Seconds: clocks may differ, and the relay of a listener may stand still for a while."""
 MOST_MEMORY = 2**62
 """What systems can count."""
 HandlersPlace = Path | str
@@ -67,6 +69,9 @@ class Settings:
     """Which ledger: several applications can share its table."""
     ledger_keep: float = 30 * 86400.0
     """How long a row of the ledger is kept after its task has finished."""
+    ledger_horizon: float | None = None
+    """How far ahead rows of the ledger are brought to Redis: what is due later stays in SQL until
+    it comes so near. None: all are, at once."""
     tasks: HandlersPlace = Path("tasks")
     """The folder of the handlers' modules; or `module:function`, a function that returns a dict:
     for each module's dotted name, the module part of its handlers' names."""
@@ -124,6 +129,8 @@ class Settings:
         self._check_number("timeout", at_least=0.001)
         for name in ("keep_succeeded", "keep_failed", "ledger_keep"):
             self._check_number(name, at_least=LEAST_KEPT)
+        if self.ledger_horizon is not None:
+            self._check_number("ledger_horizon", at_least=LEAST_HORIZON)
         self._check_number("keep_succeeded_count", at_least=0, whole=True)
         if not isinstance(self.prefix, str) or not self.prefix or "?" in self.prefix:
             raise _invalid("prefix", self.prefix, "it must be text without '?'")
@@ -239,7 +246,7 @@ def _read(name: str, value: Any) -> Any:
             return _read_flag(name, value)
         case "functions":
             return _read_patterns(value)
-        case "ledger_keep" | "keep_succeeded" | "keep_failed" | "timeout":
+        case "ledger_keep" | "ledger_horizon" | "keep_succeeded" | "keep_failed" | "timeout":
             return _read_duration(name, value)
         case "lease" | "grace":
             return _read_seconds(name, value)

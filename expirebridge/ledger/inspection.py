@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Executable,
     Row,
     Select,
+    and_,
     case,
     func,
+    literal,
     or_,
     select,
     update,
@@ -22,9 +25,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
+from expirebridge.ledger.backlog import BacklogQuery, horizon_ms
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
-from expirebridge.ledger.relay_statements import REFUSED, BacklogQuery, RelayProgress
+from expirebridge.ledger.relay_statements import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
 from expirebridge.ledger.rows import (
     DesiredState,
@@ -139,6 +143,7 @@ class LedgerInspector:
         self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
         self._tables = own_tables()
         self._name = settings.ledger_name
+        self._horizon = horizon_ms(settings.ledger_horizon)
         self._key_ring = settings.key_ring
         self._ours = self._tables.task.c.ledger == settings.ledger_name
 
@@ -149,7 +154,9 @@ class LedgerInspector:
     def page(self, kind: RowKind, cursor: str | None = None) -> RowPage:
         """Read a page of one kind of rows. Waits 5 s. Raises InvalidTask for a foreign cursor."""
         return with_timeout(
-            lambda: read_page(self._rows, self._tables.task, self._name, kind, cursor)
+            lambda: read_page(
+                self._rows, self._tables.task, self._name, kind, cursor, horizon=self._horizon
+            )
         )
 
     def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
@@ -171,11 +178,13 @@ class LedgerInspector:
 
     def status(self) -> LedgerStatus:
         """Count all rows, which reads the whole table, however long that takes."""
-        row, waits = self._tables.task.c, self._tables.task.c.todo > 0
+        row = self._tables.task.c
+        near = or_(row.todo != SyncState.RELAY, row.planned <= NowMs() + self._horizon)
+        waits = and_(row.todo > 0, near)
         with self._reading() as connection:
             status = _counted(connection, row.status, self._ours)
             todo = _counted(connection, row.todo, self._ours, waits)
-            age = select(NowMs() - func.min(row.modified)).where(self._ours, waits)
+            age = select(NowMs() - func.min(self._waits_since())).where(self._ours, waits)
             oldest = connection.scalar(age)
             refused = select(func.count()).where(
                 self._ours,
@@ -273,10 +282,20 @@ class LedgerInspector:
         """The number of rows, and the age in ms of the oldest that was never relayed. A changed row
         may have an old `modified`, since an UPDATE by hand need not set it."""
         row = self._tables.task.c
-        backlog = BacklogQuery(self._tables.task, self._name)
-        some = backlog.all(row.modified, row.stamp, todo=todo).limit(MOST).subquery()
-        oldest = func.min(case((some.c.stamp == 0, some.c.modified)))
+        backlog = BacklogQuery(self._tables.task, self._name, literal(self._horizon, BigInteger()))
+        some = (
+            backlog.all(row.stamp, self._waits_since().label("since"), todo=todo)
+            .limit(MOST)
+            .subquery()
+        )
+        oldest = func.min(case((some.c.stamp == 0, some.c.since)))
         return select(func.count(), NowMs() - oldest).select_from(some)
+
+    def _waits_since(self) -> ColumnElement[int]:
+        """When a row was changed, or came so near that it is relayed."""
+        row = self._tables.task.c
+        came_near = row.planned - self._horizon
+        return case((row.modified < came_near, came_near), else_=row.modified)
 
     def _unrelayed(self) -> tuple[ColumnElement[bool], ...]:
         """The rows whose tasks Redis does not have, or has with another call."""

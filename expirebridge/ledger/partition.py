@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -95,6 +95,8 @@ TRIES = 5
 LOOKS, LOOK_PAUSE = 5, 0.05
 """How often in all, and after how many seconds, a server is asked again that seems to have lost
 something: another listener's batch stamps its rows a moment before the server has seen it."""
+ASKED_AGAIN = 60.0
+"""Seconds after which rows whose ids belong to other tasks are relayed again."""
 MOST_TICKS = 10
 """How often one call makes due ticks: the next call makes the others."""
 
@@ -168,7 +170,7 @@ class LedgerPartition:
         self._transactions = engine.transactions
         self._relay_store = RelayStore(
             engine.transactions, engine.made, name=settings.ledger_name, layout=layout,
-            partition=layout.number_of(database.prefix),
+            partition=layout.number_of(database.prefix), horizon=settings.ledger_horizon,
         )  # fmt: skip
         self.name = settings.ledger_name
         self.partitions = layout.count
@@ -185,6 +187,8 @@ class LedgerPartition:
         self._is_first = self._relay_store.partition == 0
         self._state_cache = engine.state_cache(self._relay_store) if layout.count > 1 else None
         self._store = store
+        self._asks_again = float("-inf")
+        """When rows that wait for their ids are next relayed again, by time.monotonic()."""
         self._lock = threading.Lock()
         self._begin = engine.begin
 
@@ -249,6 +253,8 @@ class LedgerPartition:
                 count, snapshot = self._repeated(self.relay.carry, looked), None
                 if in_hurry:
                     return count
+            if self._is_first:
+                self._ask_for_ids_again()
             if self._is_first and self._make_ticks():
                 count, snapshot = max(count, self._repeated(self.relay.carry)), None
             if snapshot is None or snapshot.checkpoint.dirty:
@@ -295,6 +301,12 @@ class LedgerPartition:
             snapshot = self.relay.bind()
         return snapshot
 
+    def _ask_for_ids_again(self) -> None:
+        """Once a minute, have rows relayed again that wait for their ids; for all partitions."""
+        if self._relay_store.horizon is not None and time.monotonic() >= self._asks_again:
+            self._asks_again = time.monotonic() + ASKED_AGAIN
+            self._relay_store.ask_for_ids_again()
+
     def _make_ticks(self) -> bool:
         """Make the ticks of series that are due soon; returns whether there were any."""
         made = [make_ticks(self._transactions, self._made, self.name)]
@@ -340,6 +352,11 @@ class LedgerPartition:
         """Let the deadlines of these tasks decide, unless a signal has; return their rows."""
         with translated(self._url):
             return self._relay_store.decide(versions)
+
+    def note_met(self, ids: Collection[str]) -> None:
+        """Have rows relayed however late they are due: the server has their tasks."""
+        with translated(self._url):
+            self.relay.note_met(ids)
 
     def recall(self, ids: Iterable[str]) -> list[str]:
         """Have the waiting ones of these tasks relayed again: the server lost their records.

@@ -34,6 +34,7 @@ from expirebridge.ledger.rows import (
     RowVersion,
     Status,
     SyncState,
+    is_kept_back,
     new_task_of,
 )
 from expirebridge.ledger.series_ticks import NEVER
@@ -107,6 +108,7 @@ INTERRUPTED = -1
 """The result of a batch if another one came before it: it must be repeated."""
 
 TAKEN = "its id belongs to a task that is not of the ledger"
+WAITS_FOR_ID = "its id belongs to a task that is not of the ledger: it waits for the end of that"
 _STATUS = {
     "succeeded": Status.SUCCEEDED,
     "failed": Status.FAILED,
@@ -151,6 +153,8 @@ class Relay:
         """The state after the latest batch that was completed here, as if rows waited. A batch that
         begins with it is interrupted if either side has changed since."""
         self._unwritten_rows = UnwrittenRows()
+        self._waiting_for_ids: set[str] = set()
+        """The rows of which that was logged."""
 
     def bind(self, state: RelayState | None = None) -> RelaySnapshot:
         """Read both sides. Raises LedgerUnsuitable if they are not bound to each other.
@@ -175,6 +179,11 @@ class Relay:
     def is_checked(self, state: RelayState, checkpoint: RedisCheckpoint) -> bool:
         """True if `check` would find nothing and ask neither side."""
         return self._binder.is_checked(state, checkpoint)
+
+    def note_met(self, ids: Collection[str]) -> None:
+        """Have rows relayed whose tasks the server has: none of them is kept back."""
+        if self._settings.ledger_horizon is not None:
+            self._relay_store.note_met(ids)
 
     def rebind(self) -> None:
         """Bind ledger and server to each other again; all rows are relayed again."""
@@ -204,23 +213,24 @@ class Relay:
             return INTERRUPTED
         if page.number == state.number:
             return 0
-        sent, refused = self._read(page)
+        sent, unsent = self._read(page)
         results = self._apply([row for _, row in sent], state.nonce, checkpoint, page.number)
         yield "carried"
         if results is None:
             return INTERRUPTED
-        done = [
-            _row_result(page.rows[at], result)
+        done = unsent + [
+            self._row_result(page.rows[at], result)
             for (at, _), result in zip(sent, results, strict=True)
         ]
-        self._report([each for each in refused + done if each.refusal])
-        written = self._relay_store.finish_batch(page.number, done + refused)
+        refused = [each for each in done if each.refusal is not None and not each.waits]
+        self._report(refused)
+        written = self._relay_store.finish_batch(page.number, done)
         yield "stamped"
         if written is None:
             return INTERRUPTED
         self._unwritten_rows.note([row.id for row in page.rows], written)
         self.latest = _after(state, checkpoint, page.number, stamps=bool(page.rows))
-        self.passed.append(_passed(page, sum(each.refusal is not None for each in done + refused)))
+        self.passed.append(_passed(page, len(refused)))
         return len(page.rows)
 
     def _apply(
@@ -255,6 +265,20 @@ class Relay:
                 reason = str(error) if row.status == Status.WAITING else None
                 refused.append(RowResult(row, None, reason))
         return sent, refused
+
+    def _row_result(self, row: Row[Any], result: RelayResult) -> RowResult:
+        if result.code is not RelayCode.TAKEN:
+            self._waiting_for_ids.discard(row.id)
+            return RowResult(row, result.due)
+        if not is_kept_back(row._mapping, self._settings.ledger_horizon):
+            return RowResult(row, result.due, TAKEN)
+        if row.id not in self._waiting_for_ids:
+            self._waiting_for_ids.add(row.id)
+            logger.warning(
+                "row %r of the ledger waits: %s", row.id, WAITS_FOR_ID,
+                extra=event("row waits", task=row.id),
+            )  # fmt: skip
+        return RowResult(row, None, WAITS_FOR_ID, waits=True)
 
     def _report(self, refused: list[RowResult]) -> None:
         for each in refused:
@@ -348,11 +372,6 @@ def _after(
 def _passed(page: RowBatch, refused: int) -> Passed:
     rebuilt = sum(row.todo == SyncState.REBUILD for row in page.rows)
     return Passed(direction=Direction.OUT, rows=len(page.rows), rebuilt=rebuilt, refused=refused)
-
-
-def _row_result(row: Row[Any], result: RelayResult) -> RowResult:
-    taken = result.code is RelayCode.TAKEN
-    return RowResult(row, result.due, TAKEN if taken else None)
 
 
 def _status_update(entry: WriteBack) -> StatusUpdate | None:

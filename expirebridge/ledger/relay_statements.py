@@ -17,164 +17,24 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
-    Table,
     Text,
     Update,
     bindparam,
     case,
-    false,
     func,
-    literal_column,
+    null,
     or_,
     select,
-    union_all,
     update,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
+from expirebridge.ledger.backlog import BacklogQuery, IsInIndex, PartitionOfRow, constant
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.row_signals import is_open
 from expirebridge.ledger.row_writes import passing_over_locks
 from expirebridge.ledger.rows import RowVersion, Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
-
-# A million rows may wait, and as many may have waited a moment ago. The query for them takes its
-# rows from one stretch of the index `expirebridge_task_todo`, in the order of the index, and with
-# constants that the planner can see: with an OR, another order, or EXISTS, databases read all that
-# wait, for each page again.
-
-_FORCE_INDEX = "FORCE INDEX (expirebridge_task_todo)"
-"""For MySQL, which otherwise may walk over the primary key."""
-PartitionOfRow = ColumnElement[int] | int | None
-"""A partition; None: that of a row which was not sorted yet."""
-
-
-class BacklogQuery:
-    """The queries for the rows of one ledger that wait."""
-
-    def __init__(self, task: Table, ledger: str | ColumnElement[str]) -> None:
-        self._task = task
-        self._ledger = ledger
-
-    def first(
-        self, most: ColumnElement[int], *columns: Any, partition: PartitionOfRow, todo: SyncState
-    ) -> Select[Any]:
-        """So many rows of one stretch: new ones as they came, lost ones that ended first."""
-        row = self._task.c
-        order = _Forwards if todo is SyncState.RELAY else _Backwards
-        return (
-            select(*columns)
-            .select_from(self._task)
-            .with_hint(self._task, _FORCE_INDEX, "mysql")
-            .with_hint(self._task, _FORCE_INDEX, "mariadb")
-            .where(
-                row.ledger == self._ledger,
-                row.slot.is_(None) if partition is None else row.slot == partition,
-                row.todo == constant(todo),
-                _IsInIndex(row.todo),
-            )
-            .order_by(order(row.slot, row.status))
-            .limit(most)
-        )
-
-    def all(self, *columns: Any, todo: SyncState) -> Select[Any]:
-        """Select those of all partitions in the order of the index, to be read in pages."""
-        row = self._task.c
-        return (
-            select(*columns)
-            .select_from(self._task)
-            .with_hint(self._task, _FORCE_INDEX, "mysql")
-            .with_hint(self._task, _FORCE_INDEX, "mariadb")
-            .where(row.ledger == self._ledger, row.todo == constant(todo), _IsInIndex(row.todo))
-            .order_by(row.slot, row.status)
-        )
-
-    def any(self, partitions: Sequence[PartitionOfRow], todo: SyncState) -> ColumnElement[bool]:
-        """A condition: there is such a row. It reads the index once for each slot."""
-        looks = (
-            self.first(constant(1), constant(1), partition=partition, todo=todo)
-            .scalar_subquery()
-            .is_not(None)
-            for partition in partitions
-        )
-        return or_(false(), *looks)
-
-    def page(self, most: ColumnElement[int], partitions: Sequence[PartitionOfRow]) -> Select[Any]:
-        """So many rows: new ones first, then of what is rebuilt those that ended."""
-        stretches = [
-            select(self.first(most, self._task, partition=partition, todo=todo).subquery())
-            for partition in partitions
-            for todo in (SyncState.RELAY, SyncState.REBUILD)
-        ]
-        found = union_all(*stretches).subquery()
-        order = found.c.todo, found.c.status.desc()
-        return select(found).order_by(*order).limit(most)
-
-
-class _IsInIndex(FunctionElement[Any]):
-    """The condition of the partial index, as each dialect recognises it."""
-
-    inherit_cache = True
-    name = "is_in_index"
-    beyond = 0
-
-
-class HasEnded(_IsInIndex):
-    """The condition of the index `expirebridge_task_ended`."""
-
-    inherit_cache = True
-    beyond = 1
-
-
-@compiles(_IsInIndex)
-def _condition(element: _IsInIndex, compiler: SQLCompiler, **options: Any) -> str:
-    return f"{compiler.process(element.clauses, **options)} > {element.beyond}"
-
-
-@compiles(_IsInIndex, "sqlite")
-def _likely_condition(element: _IsInIndex, compiler: SQLCompiler, **options: Any) -> str:
-    # Otherwise SQLite walks over the range that this is, and not only what equals the constant.
-    return f"likely({compiler.process(element.clauses, **options)} > {element.beyond})"
-
-
-class _Forwards(FunctionElement[Any]):
-    """The order of the index within a stretch: slot and status."""
-
-    inherit_cache = True
-    name = "forwards"
-    way = ""
-
-
-class _Backwards(_Forwards):
-    """The reverse order of the index: slot and status, descending."""
-
-    inherit_cache = True
-    name = "backwards"
-    way = " DESC"
-
-
-@compiles(_Forwards)
-def _order(element: _Forwards, compiler: SQLCompiler, **options: Any) -> str:
-    # For PostgreSQL IS NULL is no constant, so an order without the slot is none of the index.
-    parts = (compiler.process(each, **options) + element.way for each in element.clauses)
-    return ", ".join(parts)
-
-
-@compiles(_Forwards, "mysql")
-@compiles(_Forwards, "mariadb")
-def _mysql_order(element: _Forwards, compiler: SQLCompiler, **options: Any) -> str:
-    # For MySQL it is one, but it sorts if that is in the order.
-    _, status = element.clauses
-    return compiler.process(status, **options) + element.way
-
-
-def constant(value: int) -> ColumnElement[int]:
-    """A number that the planner can see."""
-    return literal_column(str(int(value)))
-
 
 # The statements.
 
@@ -191,6 +51,7 @@ _WRITTEN_BACK: Final = (
 
 _ledger: BindParameter[str] = bindparam("b_ledger")
 _partition: BindParameter[int] = bindparam("b_partition")
+_horizon: BindParameter[int] = bindparam("b_horizon", type_=BigInteger)
 _most: BindParameter[int] = bindparam("b_most", type_=Integer)
 _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
@@ -217,6 +78,14 @@ class RelayStatements:
     """Lock one row for all that sort: what one of them has locked, others would pass over."""
     sort: Update
     finish: Update
+    wait_for_id: Update
+    """Keep rows out of pages for a while, since other tasks have their ids."""
+    ask_again: Update
+    """Relay the rows of `b_ids` again that waited for their ids."""
+    waits_for_id: Select[Any]
+    """Up to `b_most` rows that do, without those that another transaction has locked."""
+    note_met: Update
+    """Note of the rows of `b_ids` that Redis has had them, so that they are not kept back."""
     hold: Update
     """Require that `b_number` is the last one taken; none is taken until the transaction ends."""
     hold_to_stamp: Update
@@ -240,7 +109,7 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
     own, nobodys = task.slot == _partition, task.slot.is_(None)
     mine = task.ledger == _ledger
     our_pass = (passes.ledger == _ledger, passes.partition == _partition)
-    backlog = BacklogQuery(made.task, _ledger)
+    backlog = BacklogQuery(made.task, _ledger, _horizon)
     # Of one partition, rows need not be sorted first.
     partitions: list[PartitionOfRow] = [None, _partition] if is_single else [_partition]
     some = select(task.id).where(mine, _is_one_of_ids(made))
@@ -260,6 +129,10 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         turn=_turn(made),
         sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_partition),
         finish=_finish(made),
+        wait_for_id=_wait_for_id(made),
+        ask_again=_ask_again(made),
+        waits_for_id=_waits_for_id(made),
+        note_met=_note_met(made),
         hold=_hold(made, "number"),
         hold_to_stamp=_hold(made, "stamp"),
         rows_to_write=passing_over_locks(
@@ -326,6 +199,36 @@ def _finish(made: Tables) -> Update:
         message=func.coalesce(_message, task.message),
         modified=case((_message.is_not(None), NowMs()), else_=task.modified),  # refused
     )  # fmt: skip
+
+
+def _wait_for_id(made: Tables) -> Update:
+    """Leave alone for now a row that has not changed since."""
+    task = made.task.c
+    return update(made.task).where(
+        task.ledger == _ledger,
+        task.id == bindparam("b_id"),
+        task.generation == bindparam("b_generation"),
+        task.revision == bindparam("b_revision"),
+        task.todo == SyncState.RELAY,
+    ).values(todo=SyncState.TAKEN, message=_message)  # fmt: skip
+
+
+def _waits_for_id(made: Tables) -> Select[Any]:
+    task = made.task.c
+    waits = (task.todo == constant(SyncState.TAKEN), IsInIndex(task.todo))
+    return passing_over_locks(select(task.id).where(task.ledger == _ledger, *waits).limit(_most))
+
+
+def _ask_again(made: Tables) -> Update:
+    task = made.task
+    some = (task.c.ledger == _ledger, _is_one_of_ids(made), task.c.todo == SyncState.TAKEN)
+    return update(task).where(*some).values(todo=SyncState.RELAY, message=null())
+
+
+def _note_met(made: Tables) -> Update:
+    task = made.task
+    some = (task.c.ledger == _ledger, _is_one_of_ids(made), task.c.stamp == 0)
+    return update(task).where(*some).values(stamp=1)
 
 
 def _mark_lost(made: Tables, own: ColumnElement[bool]) -> Update:
@@ -442,6 +345,8 @@ class RowResult(NamedTuple):
     """The due time of its task, in ms; None: as it was."""
     refusal: str | None = None
     """Why it was refused, if it was."""
+    waits: bool = False
+    """True if it is not refused, but waits until that is no more."""
 
 
 class WrittenRows(NamedTuple):

@@ -6,10 +6,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, insert, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    case,
+    delete,
+    insert,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger import calls
+from expirebridge.ledger.backlog import horizon_ms
 from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
 from expirebridge.ledger.relay_statements import (
     REFUSED,
@@ -22,9 +35,17 @@ from expirebridge.ledger.relay_statements import (
 )
 from expirebridge.ledger.row_signals import deciding
 from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
-from expirebridge.ledger.rows import Decided, DesiredState, RowState, RowVersion, Status, SyncState
+from expirebridge.ledger.rows import (
+    Decided,
+    DesiredState,
+    RowState,
+    RowVersion,
+    Status,
+    SyncState,
+)
 from expirebridge.ledger.schema import check_encoding, find, identity_of
 from expirebridge.ledger.sql_tables import VERSION, Tables
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.task.keys import is_id
 from expirebridge.task.partitions import PartitionLayout
 
@@ -53,6 +74,7 @@ class RelayStore:
         name: str,
         layout: PartitionLayout = ONE,
         partition: int = 0,
+        horizon: float | None = None,
     ) -> None:
         self.engine = engine
         self.name = name
@@ -62,8 +84,12 @@ class RelayStore:
         passes = made.passes.c
         self._our_pass = (passes.ledger == name, passes.partition == partition)
         self._statements = relay_statements(made, is_single=layout.count == 1)
-        self._own = {"b_ledger": name, "b_partition": partition}
+        self.horizon = horizon
+        self._ledgers = {"b_ledger": name}
+        self._own = {**self._ledgers, "b_partition": partition}
         """The parameters of each statement."""
+        self._waiting = {**self._own, "b_horizon": horizon_ms(horizon)}
+        """Those of each query for rows that wait."""
         self._met_locked = float("-inf")
         """When a batch last met rows that another transaction had locked, by time.monotonic()."""
 
@@ -73,7 +99,7 @@ class RelayStore:
         Raises LedgerUnsuitable for tables that are missing, older or newer: each batch begins here.
         """
         with self.engine.connect() as connection:
-            found = connection.execute(self._statements.read, self._own).first()
+            found = connection.execute(self._statements.read, self._waiting).first()
             if found is None or found.version != VERSION:
                 find(connection, self._made)
         return None if found is None else _state_of(found)
@@ -81,7 +107,7 @@ class RelayStore:
     def read_all(self) -> dict[int, RelayState]:
         """Read that of each partition that has relayed a batch, where there are several."""
         with self.engine.connect() as connection:
-            rows = connection.execute(self._statements.read_all, self._own).all()
+            rows = connection.execute(self._statements.read_all, self._waiting).all()
             if not rows or rows[0].version != VERSION:
                 find(connection, self._made)
         return {row.partition: _state_of(row) for row in rows}
@@ -144,7 +170,7 @@ class RelayStore:
         return None if number is None else RowBatch(number, rows, rows[0].now if rows else 0)
 
     def _page(self, connection: Connection) -> Sequence[Row[Any]]:
-        limit = {**self._own, "b_most": calls.MAX_ROWS}
+        limit = {**self._waiting, "b_most": calls.MAX_ROWS}
         if time.monotonic() - self._met_locked > LOCKS_REMEMBERED:
             return connection.execute(self._statements.page, limit).all()
         rows: list[Row[Any]] = []
@@ -199,7 +225,7 @@ class RelayStore:
 
     def sort(self, most: int = MAX_SORTED) -> None:
         """Write into rows that wait to which partition they belong."""
-        limit = {**self._own, "b_most": most}
+        limit = {**self._waiting, "b_most": most}
         with self.engine.begin() as connection:
             ids: dict[int, list[str]] = {}
             connection.execute(self._statements.turn, self._own)
@@ -223,12 +249,12 @@ class RelayStore:
                     return None
                 ids = [each.row.id for each in results]
                 free = self._free(connection, ids)
-                values = [
-                    {**self._own, "b_number": number, **_stamped(each)}
-                    for each in results
-                    if each.row.id in free
-                ]
-                refused = write(connection, self._statements.finish, values)
+                written = [each for each in results if each.row.id in free]
+                same = {**self._own, "b_number": number}
+                done = [same | _stamped(each) for each in written if not each.waits]
+                refused = write(connection, self._statements.finish, done)
+                waiting = [self._ledgers | _waiting(each) for each in written if each.waits]
+                refused |= write(connection, self._statements.wait_for_id, waiting)
                 return WrittenRows(number, self._locked(connection, ids, free), refused)
 
         return unless_refused(stamp)
@@ -321,6 +347,26 @@ class RelayStore:
             for row in connection.execute(self._statements.ask, asked)
         }  # fmt: skip
 
+    def note_met(self, ids: Iterable[str]) -> None:
+        """Have the rows of these tasks relayed however late they are due: the server has the tasks.
+
+        A batch was cut off before it stamped them, and they have changed since.
+        """
+        with self.engine.begin() as connection:
+            free = self._free(connection, [id for id in ids if is_id(id)])
+            if free:
+                connection.execute(
+                    self._statements.note_met, self._ledgers | {"b_ids": sorted(free)}
+                )
+
+    def ask_for_ids_again(self) -> None:
+        """Relay rows again that wait until other tasks no longer have their ids."""
+        limit = self._ledgers | {"b_most": MAX_SORTED}
+        with self.engine.begin() as connection:
+            ids = connection.scalars(self._statements.waits_for_id, limit).all()
+            if ids:
+                connection.execute(self._statements.ask_again, self._ledgers | {"b_ids": ids})
+
     def recall(self, ids: Iterable[str]) -> list[str]:
         """Have the waiting ones of these tasks relayed again: the server lost their records.
 
@@ -342,10 +388,11 @@ class RelayStore:
     def rebind(self, nonce: str, met: str, *, above: int) -> None:
         """Bind this ledger to another server, which has seen nothing of it.
 
-        Numbers go on above `above`. Every row is to be rebuilt: the first partition sees to that,
-        for all of them, since there may be another number of them now. If the server has seen later
-        passes than this ledger, that was restored: what rows ask for gets revisions that none of
-        those which were lost can have had.
+        Numbers go on above `above`. Every row is to be rebuilt, but those that are kept back: the
+        first partition sees to that, for all of them, since there may be another number of them
+        now. If the server has seen later passes than this ledger, that was restored: what rows ask
+        for gets revisions that none of those which were lost can have had, and none is kept back,
+        since its task may be on the server.
         """
         passes, task = self._passes.c, self._task.c
         with self.engine.begin() as connection:
@@ -362,7 +409,12 @@ class RelayStore:
                 # What was only made is another generation if it is another task.
                 asks = (task.todo == SyncState.RELAY, task.revision > 1)
                 connection.execute(ours.where(*asks).values(revision=task.revision + RESTORED))
-            connection.execute(ours.values(todo=SyncState.REBUILD, slot=null()))
+                had: ColumnElement[bool] = true()
+            else:
+                had = or_(task.stamp > 0, task.planned <= NowMs() + horizon_ms(self.horizon))
+            todo = case((had, SyncState.REBUILD.value), else_=task.todo)
+            some = ours.where(or_(had, task.slot.is_not(None)))
+            connection.execute(some.values(todo=todo, slot=null()))
             connection.execute(
                 delete(self._passes).where(
                     passes.ledger == self.name, passes.partition >= self.layout.count
@@ -377,17 +429,23 @@ def _state_of(row: Row[Any]) -> RelayState:
     )  # fmt: skip
 
 
+def _version(row: Row[Any]) -> dict[str, Any]:
+    return {"b_id": row.id, "b_generation": row.generation, "b_revision": row.revision}
+
+
 def _stamped(result: RowResult) -> dict[str, Any]:
-    row, due, refusal = result
+    row, due, refusal, _ = result
     return {
-        "b_id": row.id,
-        "b_generation": row.generation,
-        "b_revision": row.revision,
+        **_version(row),
         "b_status": row.status,
         "b_due": due,
         "b_becomes": row.status if refusal is None else Status.FAILED,
         "b_message": None if refusal is None else f"{REFUSED}{refusal}",
     }
+
+
+def _waiting(result: RowResult) -> dict[str, Any]:
+    return {**_version(result.row), "b_message": result.refusal}
 
 
 def what_comes_of(row: Any, change: StatusUpdate) -> str:

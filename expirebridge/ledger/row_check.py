@@ -104,7 +104,10 @@ class RowCheck:
         record = RowVersion.read(attempt.claimed.ledger)
         try:
             row = await self._read(attempt.claimed.id, record)
-            if decide(record, row)[0] in {"later", "undecided"}:
+            decision, _ = decide(record, row)
+            if decision in {"later", "undecided"}:
+                if decision == "later":
+                    await self._partition.run(self._partition.note_met, [attempt.claimed.id])
                 await self._bring_together()
                 row = await self._read(attempt.claimed.id, record)
         except LedgerError as error:

@@ -13,10 +13,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import Executable, Select, Table, func, select
+from sqlalchemy import BigInteger, Executable, Select, Table, func, literal, select
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.relay_statements import REFUSED, BacklogQuery, HasEnded, constant
+from expirebridge.ledger.backlog import BacklogQuery, HasEnded, constant
+from expirebridge.ledger.relay_statements import REFUSED
 from expirebridge.ledger.rows import (
     DesiredState,
     LedgerTask,
@@ -77,12 +78,20 @@ class RowPage:
     """True if there are more rows than are listed."""
 
 
-def read_page(read: Read, task: Table, ledger: str, kind: RowKind, cursor: str | None) -> RowPage:
-    """Read a page of the rows of one kind. Raises InvalidTask for a foreign cursor."""
+def read_page(
+    read: Read, task: Table, ledger: str, kind: RowKind, cursor: str | None, *, horizon: int
+) -> RowPage:
+    """Read a page of the rows of one kind; new ones that are planned within the horizon, in ms.
+
+    Raises InvalidTask for a foreign cursor.
+    """
     if kind is RowKind.TIME:
         return _read_by_id(read, task, ledger, _id_in(cursor))
     skipped = _skipped(cursor)
-    query = _refused(task, ledger) if kind is RowKind.REFUSED else _to_carry(task, ledger, kind)
+    if kind is RowKind.REFUSED:
+        query = _refused(task, ledger)
+    else:
+        query = _to_carry(task, ledger, kind, horizon)
     rows = read(query.offset(skipped).limit(PAGE_ROWS + 1))
     following = skipped + PAGE_ROWS
     more = len(rows) > PAGE_ROWS
@@ -110,13 +119,14 @@ def _id_in(cursor: str | None) -> str:
     return id
 
 
-def _to_carry(task: Table, ledger: str, kind: RowKind) -> Select[Any]:
+def _to_carry(task: Table, ledger: str, kind: RowKind, horizon: int) -> Select[Any]:
     """Select the first that wait for the relay, in an order that is the same for each page."""
     todo = SyncState.RELAY if kind is RowKind.RELAY else SyncState.REBUILD
     # The index does not have the id. Rows that are equal to it have no order, and the database
     # would sort all that wait; so as many as are listed are sorted, and one, if there are more.
-    first = BacklogQuery(task, ledger).all(task, todo=todo).limit(MOST_LISTED + 1).subquery()
-    return select(first, NowMs().label("now")).order_by(first.c.slot, first.c.status, first.c.id)
+    backlog = BacklogQuery(task, ledger, literal(horizon, BigInteger()))
+    first = backlog.all(task, todo=todo).limit(MOST_LISTED + 1).subquery()
+    return select(first, NowMs().label("now")).order_by(first.c.slot, first.c.planned, first.c.id)
 
 
 def count_refused(task: Table, ledger: str) -> Select[Any]:

@@ -71,6 +71,7 @@ class SyncState(IntEnum):
     NOTHING = 0
     RELAY = 1  # the row is new, or the application changed it
     REBUILD = 2  # Redis lost it; no task of the ledger is claimed meanwhile
+    TAKEN = 3  # it came near, and another task has its id: tried again each minute
 
 
 class RowVersion(NamedTuple):
@@ -281,6 +282,22 @@ def new_task_of(row: Row, now: int) -> NewTask:
         when=_when(row, now),
         fields=fields,
     )
+
+
+def planned_at(row: Row) -> int | None:
+    """When a row that Redis never had asks to run, in ms; None if that cannot be read."""
+    delay, written = row["delay_ms"], row["written"]
+    if row["at_ms"] is None and isinstance(delay, int) and isinstance(written, int):
+        return written + delay
+    return row["at_ms"] if isinstance(row["at_ms"], int) else None
+
+
+def is_kept_back(row: Row, horizon: float | None) -> bool:
+    """Return whether a row that comes near now was left in SQL for a while before."""
+    planned, written = planned_at(row), row["written"]
+    if horizon is None or row["stamp"] or planned is None or not isinstance(written, int):
+        return False
+    return planned - written > horizon * 1000
 
 
 def _check_numbers(row: Row) -> None:

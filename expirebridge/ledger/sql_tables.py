@@ -12,6 +12,8 @@ from typing import Any, Final, cast
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
+    Column,
+    Computed,
     Connection,
     Executable,
     Index,
@@ -24,7 +26,7 @@ from sqlalchemy import (
     text,
 )
 
-from expirebridge.ledger.rows import LONGEST_EXT, DesiredState, Status, SyncState
+from expirebridge.ledger.rows import LARGEST_TIME, LONGEST_EXT, DesiredState, Status, SyncState
 from expirebridge.ledger.sql_types import (
     INNODB,
     CreateView,
@@ -46,6 +48,15 @@ DEFAULT_NAME: Final = "default"
 """The name of the ledger in a row that names none."""
 LONGEST_NAME, LONGEST_ID, LONGEST_FUNC = 64, 128, 200
 """Characters."""
+# A row that Redis has had is never kept back: a task of its old version may be there. Nor is one
+# that has ended, or one that cannot be a task, so that it is refused soon: SQLite keeps text where
+# numbers belong.
+_TIME: Final = "coalesce(due, at_ms, written + delay_ms)"
+_PLANNED: Final = (
+    "CASE WHEN wanted = 'cancelled' OR status > 1 OR (stamp > 0 AND todo = 1) "
+    f"OR delay_ms > {LARGEST_TIME} THEN 0 "
+    f"WHEN {_TIME} BETWEEN 0 AND {LARGEST_TIME} THEN {_TIME} ELSE 0 END"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +194,7 @@ def task_table(metadata: MetaData) -> Table:
         ),
         column(
             "todo", SmallInteger(), SyncState.RELAY,
-            comment="1 to be relayed, 2 to be rebuilt, 0 nothing to do",
+            comment="1 to be relayed, 2 to be rebuilt, 3 waits for its id, 0 nothing to do",
         ),
         column(
             "stamp", BigInteger(), 0,
@@ -193,12 +204,16 @@ def task_table(metadata: MetaData) -> Table:
             "slot", SmallInteger(), nullable=True,
             comment="the partition of the id; filled by the relay",
         ),
+        Column(
+            "planned", BigInteger(), Computed(_PLANNED, persisted=True),
+            comment="the due time by which the relay takes it; 0: at once",
+        ),
         column("created", BigInteger(), NowMs(), comment="when this life of the id was inserted"),
         column("modified", BigInteger(), NowMs(), comment="when the row was last changed"),
         CheckConstraint("wanted IN ('none', 'cancelled')", name="expirebridge_task_wanted"),
         CheckConstraint("decided IN ('deadline', 'signal')", name="expirebridge_task_decided"),
         CheckConstraint("status IN (1, 10, 20, 30)", name="expirebridge_task_status"),
-        CheckConstraint("todo IN (0, 1, 2)", name="expirebridge_task_todo_known"),
+        CheckConstraint("todo IN (0, 1, 2, 3)", name="expirebridge_task_todo_known"),
         CheckConstraint(
             "(at_ms IS NULL) <> (delay_ms IS NULL)", name="expirebridge_task_one_time"
         ),
@@ -219,7 +234,8 @@ def _indices() -> list[Index]:
         )
 
     return [
-        index("todo", "ledger", "todo", "slot", "status", only="todo > 0"),
+        index("todo", "ledger", "todo", "slot", "planned", only="todo > 0"),
+        index("stamp", "ledger", "stamp", only="stamp > 0"),
         index("ext", "ledger", "ext_string", only="ext_string IS NOT NULL"),
         index("ended", "ledger", "status", "modified", only="status > 1"),
     ]

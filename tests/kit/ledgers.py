@@ -30,12 +30,13 @@ class LedgerHarness:
     store: Store
     name: str = "default"
     place: Addresses = HERE
+    horizon: float | None = None
 
     def __post_init__(self) -> None:
         database = self.store.database
         self.rows = RelayStore(
             self.engine, self.made, name=self.name, layout=database.layout,
-            partition=database.layout.number_of(database.prefix),
+            partition=database.layout.number_of(database.prefix), horizon=self.horizon,
         )  # fmt: skip
 
     def relay(self, place: Addresses | None = None, store: Store | None = None) -> Relay:
@@ -45,7 +46,7 @@ class LedgerHarness:
             return store or self.store
 
         binder = Binder(self.rows, there, own, lambda: None)
-        return Relay(self.rows, there, Settings(), binder)
+        return Relay(self.rows, there, Settings(ledger_horizon=self.horizon), binder)
 
     def settle_down(self) -> None:
         """Make passes until nothing is left to do in either direction."""

@@ -8,6 +8,7 @@ from sqlalchemy import Engine, insert, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
+from expirebridge.ledger.backlog import horizon_ms
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
 from expirebridge.ledger.rows import Status, SyncState
@@ -148,7 +149,7 @@ def read_few(engine: Engine, made: Tables, kind: RowKind, cursor: str) -> RowPag
     with engine.connect() as connection, noted(engine) as queries:
         page = read_page(
             lambda query: list(connection.execute(query).mappings()),
-            made.task, "default", kind, cursor,
+            made.task, "default", kind, cursor, horizon=horizon_ms(None),
         )  # fmt: skip
     with engine.connect() as connection:
         read = {query[0]: rows_read(connection, query) for query in queries}

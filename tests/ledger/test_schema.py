@@ -160,7 +160,7 @@ def assert_same_columns(engine: Engine, made: Tables) -> None:
         assert found[column.name]["nullable"] == column.nullable, column.name
     assert isinstance(found["generation"]["type"], BigInteger)
     indices = {index["name"] for index in inspect(engine).get_indexes(made.task.name)}
-    assert indices == {f"expirebridge_task_{name}" for name in ("todo", "ext", "ended")}
+    assert indices == {f"expirebridge_task_{name}" for name in ("todo", "stamp", "ext", "ended")}
 
 
 def test_only_these_databases_hold_a_ledger() -> None:
@@ -191,7 +191,7 @@ def test_a_plain_insert_gives_three_columns(engine: Engine, made: Tables) -> Non
         {"params": None},
         {"status": 2},
         {"wanted": "nothing"},
-        {"todo": 3},
+        {"todo": 4},
     ],
     ids=str,
 )
