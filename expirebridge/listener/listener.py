@@ -20,7 +20,12 @@ from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.parent import SupervisorLink
 from expirebridge.listener.partition.capability_roles import capability_roles
-from expirebridge.listener.process import guard_log, new_event_loop, taking_signals
+from expirebridge.listener.process import (
+    guard_log,
+    keep_what_is_loaded,
+    new_event_loop,
+    taking_signals,
+)
 from expirebridge.listener.server.servers import Servers
 from expirebridge.listener.stray_errors import kept_private
 from expirebridge.listener.wakeups import StopRequest, cancel_roles
@@ -345,6 +350,7 @@ def run(
     async def main() -> None:
         listener = Listener(settings, registry, hooks, on_blocked=on_blocked)
         listener._executor.share_processor()
+        keep_what_is_loaded()
         await listener.run(take_signals=True, parent=parent)
 
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread

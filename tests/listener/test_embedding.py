@@ -1,6 +1,7 @@
 """A listener inside a program: it starts and stops with a block, and leaves the program alone."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -140,7 +141,7 @@ async def test_the_program_keeps_its_signals(
 ) -> None:
     loop = asyncio.get_running_loop()
     heard = asyncio.Event()
-    interval = sys.getswitchinterval()
+    interval, kept = sys.getswitchinterval(), gc.get_freeze_count()
 
     def interrupt(*_: object) -> None: ...
 
@@ -163,6 +164,7 @@ async def test_the_program_keeps_its_signals(
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGINT, before)
     assert sys.getswitchinterval() == interval
+    assert gc.get_freeze_count() == kept
 
 
 async def _hears_its_signals(heard: asyncio.Event, interrupt: Callable[..., None]) -> None:

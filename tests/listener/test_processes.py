@@ -224,6 +224,19 @@ def test_threads_that_compute_give_way_to_the_event_loop_soon(
     assert found.result == pytest.approx(0.0002)
 
 
+@pytest.mark.rest
+def test_what_a_listener_has_loaded_is_not_looked_through_for_garbage(
+    url: str, bridge: Bridge, folder: Path
+) -> None:
+    (folder / "kept.py").write_text("import gc\ndef count():\n    return gc.get_freeze_count()")
+    with listener(url, folder):
+        task = bridge.make_task("kept.count", [], 0)
+        while not (found := bridge.get(task.id)) or not found.state.finished:
+            time.sleep(0.01)
+    assert isinstance(found.result, int)
+    assert found.result > 10_000
+
+
 def test_signals_suspend_and_resume_a_listener(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
