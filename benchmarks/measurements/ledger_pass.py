@@ -6,7 +6,7 @@ every row again (`lost`). Of both: rows a second, the processor time of the data
 and of the listener for 1,000 rows, the statements and the bytes of the database's log of changes
 for each row, and how late tasks that have no row begin meanwhile, 50 a second.
 
-A pass carries at most 100 rows, and the relay pauses after each for as long as it took.
+A pass carries at most 1,000 rows. The relay pauses after one in which a task began late.
 """
 
 import threading

@@ -19,8 +19,10 @@ from expirebridge.task.calls.call import (
     script,
 )
 
-MAX_ROWS = 100
-"""The most rows of a batch, in either direction."""
+MAX_ROWS = 1000
+"""The most rows of a batch to Redis, which are sent in several scripts."""
+MAX_STATES = 100
+"""The most tasks of a batch back, whose states one script reads."""
 MOST_DIRTY = 100_000
 """Beyond so many lagging rows, no task of a ledger is claimed: see include/claims.lua."""
 

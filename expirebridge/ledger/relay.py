@@ -295,7 +295,7 @@ class Relay:
         yield "read"
         if checkpoint.number < state.stamp or not checkpoint.dirty:
             return 0
-        dirty = self._store().run(calls.read_dirty(calls.MAX_ROWS))
+        dirty = self._store().run(calls.read_dirty(calls.MAX_STATES))
         yield "dirty read"
         if dirty.checkpoint[:2] != (state.nonce, checkpoint.number):
             return INTERRUPTED

@@ -20,7 +20,7 @@ from expirebridge.errors import (
 from expirebridge.hooks import Hooks
 from expirebridge.ledger import calls
 from expirebridge.ledger.row_check import LedgerGate, Link, RowCheck
-from expirebridge.listener.execution.attempt import FinishedAttempt
+from expirebridge.listener.execution.attempt import Attempt, FinishedAttempt
 from expirebridge.listener.execution.capacity import Wakeup
 from expirebridge.listener.partition.capability_roles import (
     CapabilityRoles,
@@ -30,6 +30,7 @@ from expirebridge.listener.partition.capability_roles import (
 from expirebridge.listener.periodic_role import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.settings import Settings
+from expirebridge.store.task_records import ClaimedTask
 from expirebridge.task.calls import claiming
 from expirebridge.task.texts import event, plural
 
@@ -155,8 +156,37 @@ class ConsistencyCheck(LedgerRole):
         self._failing = error is not None
 
 
+LATE = 0.01
+"""Seconds by which a task is late for the relay; a listener whose machine has time starts tasks in
+less."""
+
+
+class LateStarts:
+    """Counts the tasks of a listener that began late, so that its relays make room for others.
+
+    A relay takes time of the server, of the interpreter, and of the machine's cores, and perhaps
+    the SQL database's on the same ones. Whichever is short, tasks begin late: so this one number
+    stands for all of them, and where no task is due there is nobody to rest for.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def hear_end(self, attempt: Attempt) -> None:
+        """Count an attempt that has ended, if it began late."""
+        if attempt.lateness > LATE and not _was_relayed_late(attempt.claimed):
+            self.count += 1
+
+
+def _was_relayed_late(claimed: ClaimedTask) -> bool:
+    """True of a row that came to the server when it was due: the relay should have been faster."""
+    if claimed.ledger is None:
+        return False
+    return claimed.made is None or (claimed.made + 1) * 1000 > claimed.due  # rounded down
+
+
 FULL = 100
-"""Rows of a batch from which on another follows at once, after as long as it took."""
+"""Rows of a batch from which on another follows at once."""
 LONG = 15.0
 """Seconds after which a batch that has not ended is reported. A large rebuild may take as long."""
 
@@ -178,12 +208,15 @@ class RelayLoop(LedgerRole):
 
     def __init__(
         self, consumer: SessionOwner, ledger: "LedgerPartition", membership: Membership, *,
-        hooks: Hooks,
+        hooks: Hooks, late_starts: LateStarts,
     ) -> None:  # fmt: skip
         super().__init__(consumer)
         self._ledger = ledger
         self._membership = membership
         self._hooks = hooks
+        self._late_starts = late_starts
+        self._late_count = 0
+        """The number of late starts at the end of the latest look."""
         self._wakes = asyncio.Event()
         self._committed = False
         """A row was committed since the latest look."""
@@ -246,14 +279,20 @@ class RelayLoop(LedgerRole):
                 self._hooks.emit(batch)
         self.report(None)
         took = time.monotonic() - began
+        before, self._late_count = self._late_count, self._late_starts.count
         if carried >= FULL:
-            await asyncio.sleep(took)
+            if self._late_count > before:
+                await self.make_room(took)
             return 0.0
         if self._is_in_hurry:
             self._ended = self._ended or carried > 0  # what is carried may have changed tasks
         else:
             self._rested = time.monotonic() + max(self.rest * self._ledger.partitions, took)
         return until_next(self.interval)
+
+    async def make_room(self, seconds: float) -> None:
+        """Rest for as long as a look took in which tasks began late, or before it."""
+        await asyncio.sleep(seconds)
 
     async def _relay(self, *, since: float) -> int:
         """Relay, however long it takes; what takes long is reported, and goes on."""
@@ -342,7 +381,9 @@ class LedgerRoles(PartitionRoles):
 
     hears_ends = True
 
-    def __init__(self, ledger_engine: "LedgerEngine", partition: Partition) -> None:
+    def __init__(
+        self, ledger_engine: "LedgerEngine", late_starts: LateStarts, partition: Partition
+    ) -> None:
         settings, membership = partition.settings, partition.membership
         self.gate = gate = LedgerGate(partition)
         ledger = ledger_engine.partition(lambda: partition.session.heart_store, lambda: gate.link)
@@ -351,7 +392,10 @@ class LedgerRoles(PartitionRoles):
             partition, ledger, gate, wakeup=partition.wakeup,
             pause=settings.lease / claiming.BEATS_PER_LEASE,
         )  # fmt: skip
-        self._relay_loop = RelayLoop(partition, ledger, membership, hooks=partition.hooks)
+        self._late_starts = late_starts
+        self._relay_loop = RelayLoop(
+            partition, ledger, membership, hooks=partition.hooks, late_starts=late_starts
+        )
         self._retention_loop = RetentionLoop(ledger, membership, keep=settings.ledger_keep)
 
     def roles(self) -> Mapping[str, Coroutine[Any, Any, None]]:
@@ -367,7 +411,8 @@ class LedgerRoles(PartitionRoles):
         self._relay_loop.notify()
 
     def hear_end(self, finished: FinishedAttempt) -> None:
-        """Have the relay look soon, if the task has a row."""
+        """Have the relay rest if the task began late, and look soon if it has a row."""
+        self._late_starts.hear_end(finished.attempt)
         if finished.attempt.claimed.ledger is not None:
             self._relay_loop.hear_end()
 
@@ -387,5 +432,5 @@ def roles_of(settings: Settings) -> CapabilityRoles | None:
         raise InvalidSetting(f"the ledger: {missing}") from None
     ledger_engine = LedgerEngine(settings)
     return CapabilityRoles(
-        in_partition=partial(LedgerRoles, ledger_engine), close=ledger_engine.close
+        in_partition=partial(LedgerRoles, ledger_engine, LateStarts()), close=ledger_engine.close
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from expirebridge.ledger import Tables
+from expirebridge.ledger import Tables, calls
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.rows import SyncState
@@ -17,6 +17,12 @@ from tests.ledger.plans import filled, noted, rows_read
 WAITING = {"sqlite": 2_000, "postgresql": 10_000, "mariadb": 10_000}
 """A planner takes an index once there are so many rows."""
 LAYOUT = PartitionLayout("expirebridge", 4)
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass carries few of the rows that wait."""
+    monkeypatch.setattr(calls, "MAX_ROWS", 100)
 
 
 @pytest.fixture(params=[SyncState.RELAY, SyncState.REBUILD])
@@ -32,6 +38,7 @@ def full(engine: Engine, made: Tables, request: pytest.FixtureRequest) -> Iterat
         yield engine
 
 
+@pytest.mark.usefixtures("small_pages")
 def test_a_pass_reads_no_more_rows_than_it_carries(
     full: Engine, made: Tables, store: Store
 ) -> None:
@@ -45,6 +52,7 @@ def test_a_pass_reads_no_more_rows_than_it_carries(
     assert max(read.values()) < 1000, read
 
 
+@pytest.mark.usefixtures("small_pages")
 def test_a_look_at_all_partitions_reads_few_rows(full: Engine, made: Tables) -> None:
     relay_stores = [
         RelayStore(full, made, name="default", layout=LAYOUT, partition=number)

@@ -1,31 +1,41 @@
 """A listener with a ledger: it relays, keeps the gate, and asks the rows."""
 
 import asyncio
+import math
 import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import redis
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from expirebridge import Bridge, LateCause, State, current_task
+from expirebridge import AsyncBridge, Bridge, LateCause, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import Claimed, Direction, End, Passed, Started
-from expirebridge.ledger import Ledger
+from expirebridge.ledger import Ledger, roles
 from expirebridge.ledger.commit_notifier import CommitNotifier
-from expirebridge.ledger.roles import RelayLoop
+from expirebridge.ledger.roles import LateStarts, RelayLoop
 from expirebridge.ledger.rows import Status
+from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.store.task_records import ClaimedTask
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.logs import Log
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
+
+HOUR = 3_600_000
+
+
+def has_passed(witness: Witness, times: int) -> bool:
+    return len(witness.seen(Passed)) == times
 
 
 def into(ran: list[int]) -> Callable[[int], None]:
@@ -356,6 +366,53 @@ async def test_ends_soon_after_a_pass_wait_for_each_other(
         CommitNotifier(with_ledger).notify()
         await witness.until(lambda: brought_back(witness))
     assert brought_back(witness) == [2]
+
+
+@pytest.mark.parametrize("late", [-1.0, math.inf])
+async def test_the_relay_rests_only_while_tasks_begin_late(
+    harness: LedgerHarness, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, late: float
+) -> None:
+    rests: list[float] = []
+
+    async def make_room(_: RelayLoop, seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(roles, "FULL", 1)
+    monkeypatch.setattr(roles, "LATE", late)
+    monkeypatch.setattr(RelayLoop, "make_room", make_room)
+    witness = Witness()
+    async with (
+        listening(with_ledger, witness, run=into([])),
+        AsyncBridge(with_ledger.url) as bridge,
+    ):
+        rounds = 0
+        while not rounds or (late < 0 and not rests):  # a look may come between the two
+            rounds += 1
+            await bridge.make_task("test.run", [1], 0)
+            await witness.until_ended(rounds)
+            harness.insert(f"a{rounds}", HOUR)
+            CommitNotifier(with_ledger).notify()
+            await witness.until(partial(has_passed, witness, rounds))
+    assert bool(rests) is (late < 0)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "made", "counts"),
+    [(None, 99, 1), (b"1 1", 90, 1), (b"1 1", 99, 0), (b"1 1", None, 0)],
+)
+def test_a_row_that_was_relayed_when_it_was_due_does_not_slow_the_relay(
+    ledger: bytes | None, made: int | None, counts: int
+) -> None:
+    claimed = ClaimedTask(
+        "a", "t", "test.run", b"[]", b"", due=99_500, attempt=1, lapses=0, made=made, ledger=ledger
+    )
+    attempt = Attempt(claimed, None, hint="", timeout=1.0)
+    late_starts = LateStarts()
+    late_starts.hear_end(attempt)
+    assert late_starts.count == 0
+    attempt.lateness = 2 * roles.LATE
+    late_starts.hear_end(attempt)
+    assert late_starts.count == counts
 
 
 def test_notifying_a_server_that_is_away_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

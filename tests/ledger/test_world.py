@@ -48,6 +48,7 @@ def memory(made: Tables) -> Iterator[Engine]:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes carry three rows, so that a history needs several."""
     monkeypatch.setattr(ledger_calls, "MAX_ROWS", 3)
+    monkeypatch.setattr(ledger_calls, "MAX_STATES", 3)
 
 
 def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> LedgerHarness:

@@ -235,7 +235,7 @@ class World:
         if step == "number taken":
             self.model.page = self.pages.taken
         if step == "dirty read":
-            found = self.client.zrange(f"{PREFIX}:dirty", 0, ledger_calls.MAX_ROWS - 1)
+            found = self.client.zrange(f"{PREFIX}:dirty", 0, ledger_calls.MAX_STATES - 1)
             self.model.page = [id.decode() for id in found]
         assert next(modelled, "") == step
 
