@@ -10,6 +10,7 @@ from expirebridge.cli.options import (
     Doorbell,
     Functions,
     Lease,
+    LedgerHorizon,
     LedgerKeep,
     LedgerName,
     LedgerUrl,
@@ -71,6 +72,7 @@ def listen(
     ledger: LedgerUrl = None,
     ledger_name: LedgerName = None,
     ledger_keep: LedgerKeep = None,
+    ledger_horizon: LedgerHorizon = None,
     load_functions: Annotated[
         bool,
         typer.Option("--load-functions", help="Load the functions for other languages first."),
@@ -125,9 +127,10 @@ def listen(
     options: dict[str, Any] = {
         "url": url, "tasks": tasks and str(tasks), "app_dir": app_dir and str(app_dir),
         "only_marked": only_marked or None, "functions": functions or None, "ledger": ledger,
-        "ledger_name": ledger_name, "ledger_keep": ledger_keep, "concurrency": concurrency,
-        "workers": workers, "processes": processes, "process_memory": process_memory,
-        "doorbell": doorbell, "grace": grace, "lease": lease, "load_functions": load_functions,
+        "ledger_name": ledger_name, "ledger_keep": ledger_keep, "ledger_horizon": ledger_horizon,
+        "concurrency": concurrency, "workers": workers, "processes": processes,
+        "process_memory": process_memory, "doorbell": doorbell, "grace": grace, "lease": lease,
+        "load_functions": load_functions,
         "log_level": log_level, "verbose": verbose, "quiet": quiet, "log_format": log_format,
         "metrics_port": metrics_port, "metrics_host": metrics_host, "reload": reload,
     }  # fmt: skip

@@ -206,6 +206,15 @@ LedgerKeep = Annotated[
         show_default=False,
     ),
 ]
+LedgerHorizon = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="How far ahead rows are brought to Redis; those due later stay in SQL until they come "
+        "so near.  [env var: EXPIREBRIDGE_LEDGER_HORIZON; default: all are brought at once]",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from sqlalchemy import URL
 from expirebridge.connection.urls import PORT, Address, read_cluster_url, read_sentinel_url
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import calls
+from expirebridge.ledger.backlog import horizon_ms
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.relay_statements import RelayProgress, RelayState
 from expirebridge.ledger.relay_store import RelayStore, new_nonce
@@ -55,6 +56,8 @@ class Seen(NamedTuple):
     """The identity of this SQL database; a dump that is restored elsewhere has another one."""
     run_id: str | None
     """The server's process; None if it does not say."""
+    horizon: int | None = None
+    """How many ms ahead rows are relayed; None: all are."""
 
     @property
     def run(self) -> str | None:
@@ -75,6 +78,8 @@ class Met:
     identities: tuple[str, ...] = ()
     """The identities that it had: a cluster of MariaDB has several servers."""
     partitions: int = 0
+    horizon: int | None = None
+    """How many ms ahead rows are relayed by the listener that connected last; None: all are."""
 
     @classmethod
     def first(cls, seen: Seen) -> "Met":
@@ -82,7 +87,7 @@ class Met:
         place = seen.place
         return cls(
             redis=place.redis, run=seen.run, sql=(place.sql,), identities=(seen.identity,),
-            partitions=place.partitions,
+            partitions=place.partitions, horizon=seen.horizon,
         )  # fmt: skip
 
     @classmethod
@@ -103,7 +108,7 @@ class Met:
         return replace(
             self, redis=_added(self.redis, place.redis), run=seen.run or self.run,
             sql=_added(self.sql, (place.sql,)),
-            identities=_added(self.identities, (seen.identity,)),
+            identities=_added(self.identities, (seen.identity,)), horizon=seen.horizon,
         )  # fmt: skip
 
 
@@ -204,6 +209,8 @@ class Binder:
         self._store = store
         self._place = place
         self._link = link
+        horizon = relay_store.horizon
+        self._horizon = None if horizon is None else horizon_ms(horizon)
         self._checked: object = None
         """The pairing ids, and the link, of the last check."""
 
@@ -230,16 +237,21 @@ class Binder:
         return nonce
 
     def check(self, state: RelayState, checkpoint: RedisCheckpoint) -> None:
-        """Raise LedgerUnsuitable unless both are bound to each other: see `check_sides`."""
+        """Raise LedgerUnsuitable unless both are bound to each other: see `check_sides`.
+
+        The server learns how far ahead rows are relayed.
+        """
         check_numbers(state, checkpoint)
         present = self._present(state, checkpoint)
         if present != self._checked:
             self._check_identities(state.nonce, checkpoint)
             self._checked = present
+        if checkpoint.horizon != self._horizon:
+            self._store().run(calls.note_horizon(self._horizon))
 
     def is_checked(self, state: RelayState, checkpoint: RedisCheckpoint) -> bool:
         """True if `check` would find nothing and ask neither side."""
-        in_order = checkpoint.number <= state.number
+        in_order = checkpoint.number <= state.number and checkpoint.horizon == self._horizon
         return in_order and self._present(state, checkpoint) == self._checked
 
     def _present(self, state: RelayState, checkpoint: RedisCheckpoint) -> object:
@@ -263,7 +275,7 @@ class Binder:
 
     def _see(self) -> Seen:
         run_id = self._store().run(calls.read_run_id())
-        return Seen(self._place, self._relay_store.identity(), run_id)
+        return Seen(self._place, self._relay_store.identity(), run_id, self._horizon)
 
 
 def _report(news: list[str]) -> None:

@@ -1,5 +1,6 @@
 """The commands of the relay: rows to Redis, and the states of tasks back to rows."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -26,6 +27,9 @@ MAX_STATES = 100
 MOST_DIRTY = 100_000
 """Beyond so many lagging rows, no task of a ledger is claimed: see include/claims.lua."""
 
+HORIZON = "horizon="
+"""The beginning of the word of a heartbeat that says how many ms ahead a listener relays rows."""
+
 
 class RedisCheckpoint(NamedTuple):
     """The checkpoint of the relay in one partition of Redis."""
@@ -42,6 +46,8 @@ class RedisCheckpoint(NamedTuple):
     """The time of the first change that is not written back, in microseconds."""
     stuck: int = 0
     """The number of tasks whose rows could not be written: locked for long, or refused."""
+    horizon: int | None = None
+    """How many ms ahead rows are relayed; None: all are, or no relay has said so."""
     run_id: str | None = None
     """The run id of the server's process; None if it is hidden, or was not asked for."""
 
@@ -102,8 +108,11 @@ def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
 
 
 def _read_checkpoint(reply: list[Any]) -> RedisCheckpoint:
-    nonce, number, now, dirty, since, stuck = reply
-    return RedisCheckpoint(text(nonce), number, now, dirty, since if since >= 0 else None, stuck)
+    nonce, number, now, dirty, since, stuck, horizon = reply
+    return RedisCheckpoint(
+        text(nonce), number, now, dirty, since if since >= 0 else None, stuck,
+        int(horizon) if re.fullmatch(rb"[0-9]{1,16}", horizon) else None,
+    )  # fmt: skip
 
 
 def _read_run_id(reply: bytes) -> str | None:
@@ -243,6 +252,16 @@ def forget_dirty(
 def bind_ledger(nonce: str) -> Command[None]:
     """Bind the server to a ledger, as one of which it has seen nothing."""
     return script("bind_ledger", nonce, read=lambda _: None)
+
+
+def horizon_word(horizon: float | None) -> str:
+    """The word of a heartbeat for these seconds; None: all rows are relayed."""
+    return f"{HORIZON}{'' if horizon is None else milliseconds(horizon)}"
+
+
+def note_horizon(horizon: int | None) -> Command[None]:
+    """Note how many ms ahead rows are relayed; None: all are."""
+    return script("note_horizon", "" if horizon is None else horizon, read=lambda _: None)
 
 
 def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Command[list[str]]:

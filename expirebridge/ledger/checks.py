@@ -1,10 +1,21 @@
-"""Checks the write-back from Redis to the rows of a ledger."""
+"""Checks the write-back from Redis to the rows of a ledger, and the horizons of listeners."""
 
+import re
 from collections.abc import Sequence
 
-from expirebridge.checks.finding import Check, Finding, Occasion, error, ok, warning
-from expirebridge.ledger.calls import MOST_DIRTY, WriteBackBacklog, read_ledgers
+from expirebridge.checks.finding import (
+    Check,
+    Finding,
+    Occasion,
+    error,
+    first_of,
+    if_any,
+    ok,
+    warning,
+)
+from expirebridge.ledger.calls import HORIZON, MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.settings import Settings
+from expirebridge.task.calls import fleet
 from expirebridge.task.calls.call import Steps
 from expirebridge.task.durations import human
 from expirebridge.task.texts import plural
@@ -14,10 +25,15 @@ MANY_DIRTY = MOST_DIRTY // 2
 _LISTEN = "start a listener with the ledger, or read the log of those that have it"
 
 
-def checks(_settings: Settings, max_overdue: float) -> Sequence[Check]:
-    """Give what a probe checks; it needs no database but Redis."""
-    on = frozenset({Occasion.PROBE})
-    return [Check(order=10, name="write-back", look=check_dirty(max_overdue), on=on)]
+def checks(settings: Settings, max_overdue: float) -> Sequence[Check]:
+    """Give what a probe checks, and the doctor; it needs no database but Redis."""
+    probe = frozenset({Occasion.PROBE})
+    course = frozenset({Occasion.DOCTOR, Occasion.COURSE})
+    horizons = if_any(check_horizons(settings.lease))
+    return [
+        Check(order=10, name="write-back", look=check_dirty(max_overdue), on=probe),
+        Check(order=71, name="horizon", look=horizons, on=course),
+    ]
 
 
 def check_dirty(max_overdue: float) -> Steps[list[Finding]]:
@@ -47,3 +63,30 @@ def check_dirty(max_overdue: float) -> Steps[list[Finding]]:
         message = f"{rows} of the ledger could not be written: refused, or locked for long"
         return [warning("write-back", message, "the log of the listeners says which, and why")]
     return [ok("write-back", "rows of the ledger know what happened to their tasks")]
+
+
+def check_horizons(lease: float) -> Steps[Finding | None]:
+    """Check whether all listeners relay rows equally far ahead; None if all relay all of them.
+
+    It is what the listeners say that beat within `lease` seconds.
+    """
+    named: dict[int | None, list[str]] = {}
+    for listener in (yield from fleet.read_fleet(lease)).listeners:
+        for word in listener.words:
+            if found := re.fullmatch(rf"{HORIZON}([0-9]{{0,16}})", word):
+                named.setdefault(int(found[1]) if found[1] else None, []).append(listener.name)
+    if len(named) > 1:
+        each = (f"{horizon_shown(ms)} ({first_of(names)})" for ms, names in named.items())
+        return warning(
+            "horizon", f"the listeners of the ledger have different horizons: {'; '.join(each)}",
+            "give all of them the same EXPIREBRIDGE_LEDGER_HORIZON, and restart them",
+        )  # fmt: skip
+    [horizon] = named or {None: []}
+    if horizon is None:
+        return None
+    return ok("horizon", f"rows due in more than {horizon_shown(horizon)} stay in SQL until then")
+
+
+def horizon_shown(horizon: int | None) -> str:
+    """How many ms ahead rows are relayed, for people."""
+    return "none" if horizon is None else human(horizon / 1000)

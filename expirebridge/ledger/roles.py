@@ -397,6 +397,7 @@ class LedgerRoles(PartitionRoles):
             partition, ledger, membership, hooks=partition.hooks, late_starts=late_starts
         )
         self._retention_loop = RetentionLoop(ledger, membership, keep=settings.ledger_keep)
+        self.words = [calls.horizon_word(settings.ledger_horizon)]
 
     def roles(self) -> Mapping[str, Coroutine[Any, Any, None]]:
         """The coroutine of each role, by its name."""

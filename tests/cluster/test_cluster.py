@@ -636,6 +636,7 @@ def look_after(cluster: Cluster) -> None:
 def relay(store: Store) -> None:
     """What the relay of a ledger sends."""
     store.run(ledger_calls.bind_ledger("nonce"))
+    store.run(ledger_calls.note_horizon(600_000))
     known = store.run(ledger_calls.read_ledger())
     assert store.run(ledger_calls.read_run_id())
     row = ledger_calls.RelayedRow(

@@ -263,6 +263,7 @@ RECIPES: Mapping[str, Recipe] = {
     "mark_partition": _one(),
     "note_action": _one(None, None, None, None, "n"),
     "note_durations": _one("mail.send", 1, 1, None, 1, 1),
+    "note_horizon": _one(None),
     "note_import": _one("from", "n"),
     "open_lanes": _one(),
     "pack_batch": _pack_batch,

@@ -1060,6 +1060,7 @@ LEDGER = (
     "read_dirty",
     "forget_dirty",
     "bind_ledger",
+    "note_horizon",
     "forget_ended",
 )
 
@@ -1072,9 +1073,9 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     with engine.begin() as connection:
         create(connection, made)
     through = Store(clients.producer_client(proxy.url), prefix="expirebridge")
-    harness = LedgerHarness(engine, made, through)
+    harness = LedgerHarness(engine, made, through, horizon=3600.0)
     harness.insert("a")
-    if script in {"read_ledger", "relay"}:
+    if script in {"read_ledger", "note_horizon", "relay"}:
         proxy.cut_reply_of(script)
     harness.settle_down()
     [task] = store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0)).tasks

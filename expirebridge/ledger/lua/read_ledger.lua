@@ -5,7 +5,8 @@
 -- ARGV     1 database
 -- returns  the nonce of the ledger ('': none), the number of the last batch, now in ms, number of dirty
 --          ids that can be read, time since which the first of them is dirty, in microseconds (-1: none is, or it
---          was put off), number of those that are put off for long: their rows could not be written
+--          was put off), number of those that are put off for long: their rows could not be written, how far
+--          ahead rows are relayed, in ms ('': all are)
 
 -- include names
 -- include format
@@ -24,4 +25,4 @@ local function put_off_for(pause)
   return redis.call('ZCOUNT', dirty, string.format('(%.0f', put_off_from + pause), string.format('(%.0f', put_off_to))
 end
 return { nonce, number, now, redis.call('ZCARD', dirty) - put_off_for(0), since < PUT_OFF and since or -1,
-  put_off_for(LONG) }
+  put_off_for(LONG), redis.call('HGET', ledger_key(), 'horizon') or '' }

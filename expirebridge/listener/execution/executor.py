@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from expirebridge.handlers import Kind, Registry
@@ -88,13 +88,13 @@ class Executor:
             return most
         return min(most, self._processes.most)
 
-    def code_version(self, limits: HandlersDeclaration) -> CodeVersion:
-        """What the heartbeats of a partition say of this listener."""
+    def code_version(self, limits: HandlersDeclaration, words: Sequence[str]) -> CodeVersion:
+        """What the heartbeats of a partition say of this listener; `words` of its capabilities."""
         key_ring = self._settings.key_ring
         keys = key_ring.checks if key_ring is not None else ()
         return CodeVersion(
             self.fingerprint, limits, self.condition,
-            concurrency=self._settings.concurrency, keys=keys,
+            concurrency=self._settings.concurrency, keys=keys, more=words,
         )  # fmt: skip
 
     def share_processor(self) -> None:

@@ -36,14 +36,14 @@ class CodeVersion:
 
     def __init__(
         self, fingerprint: Fingerprint, limits: HandlersDeclaration, condition: Condition, *,
-        concurrency: int, keys: Sequence[str],
+        concurrency: int, keys: Sequence[str], more: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.fingerprint = fingerprint
         self.limits = limits
         """What it declares of the limits of its handlers."""
         self._condition = condition
         words = [f"{fleet.CONCURRENCY}{concurrency}", *(fleet.KEY + key for key in keys)]
-        self._constant = " ".join(words)
+        self._constant = " ".join([*words, *more])
         self.stranded = False
         """True if it skips many tasks whose functions no listener has."""
         self.withholds = False
@@ -57,7 +57,8 @@ class CodeVersion:
 
     @property
     def beat(self) -> str:
-        """The argument for heartbeats: the same, concurrency, keys, and its condition."""
+        """The argument for heartbeats: the same, concurrency, keys, the words of capabilities, and
+        its condition."""
         return " ".join([self.text, self._constant, *self._condition.words])
 
     def knows(self, func: str) -> bool:

@@ -1,6 +1,6 @@
 """What capabilities do in a listener: each has a module `roles`, which says it for itself."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -46,6 +46,9 @@ class PartitionRoles:
     """Finds the rows of tasks of a ledger."""
     declaration: HandlersDeclaration | None = None
     """What a listener declares of the limits of its handlers, before it claims."""
+    words: Sequence[str] = ()
+    """What heartbeats say of its settings, for checks that compare those of all listeners: each
+    without a space, and with a beginning of its own."""
     hears_ends = False
     """True if `hear_end` does something: it is called for each task."""
 

@@ -48,7 +48,8 @@ class PartitionConsumer:
         gate = next((each.gate for each in parts if each.gate is not None), None)
         self.row_check = next((each.rows for each in parts if each.rows is not None), None)
         declared = (each.declaration for each in parts if each.declaration is not None)
-        code = executor.code_version(next(declared, HandlersDeclaration()))
+        words = [word for each in parts for word in each.words]
+        code = executor.code_version(next(declared, HandlersDeclaration()), words)
         fair_share = FairShare(membership, executor.capacity)
         self._scan = scan = BacklogScan(code, membership, gate)
         self.leases = Leases(self, name, lease=settings.lease, code=code)

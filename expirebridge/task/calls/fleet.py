@@ -55,6 +55,8 @@ class FleetListener(NamedTuple):
     """Some of the tasks whose handlers run on after their timeouts, and cannot be stopped."""
     keys: tuple[str, ...] = ()
     """What its keys are known by: see KeyRing.checks."""
+    words: tuple[str, ...] = ()
+    """All words of its heartbeats behind the fingerprint, with those of capabilities."""
 
 
 class Fleet(NamedTuple):
@@ -129,6 +131,7 @@ def _listener(name: str, ago: float, words: Sequence[str]) -> FleetListener:
         idle=next((Idle(word) for word in words if word in set(Idle)), None),
         overruns=behind(OVERRUN),
         keys=behind(KEY),
+        words=tuple(words[1:]),
     )
 
 

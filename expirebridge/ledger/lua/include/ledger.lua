@@ -7,8 +7,8 @@
 -- application made, the generation how often the id started anew.
 --
 -- `dirty`, a sorted set, holds the ids whose rows must be updated, with the time in microseconds of their last
--- change. The hash `ledger` holds the nonce that pairs the ledger with this database, and the number of the last
--- batch that was relayed here.
+-- change. The hash `ledger` holds the nonce that pairs the ledger with this database, the number of the last
+-- batch that was relayed here, and the horizon: for how many ms ahead rows are relayed, if not all are.
 local function ledger_key() return own_key('ledger') end
 
 local function mark_dirty(id)
