@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import redis
-from sqlalchemy import Engine, delete, insert, update
+from sqlalchemy import Engine, delete, insert, select, update
 
 from expirebridge import Bridge, Change
 from expirebridge.ledger import Tables
@@ -15,6 +15,7 @@ from expirebridge.store.client import Store
 from expirebridge.task.calls import reconciling
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.calls.reconciling import EventKind, KeyEvent
+from tests.kit.copies import stored
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.row_states import HOUR, Stage
 from tests.kit.steps import age, beating, claim, server_ms, settle
@@ -266,7 +267,7 @@ def test_what_is_asked_of_a_restored_ledger_counts(
 def dump(harness: LedgerHarness) -> dict[Any, list[dict[str, Any]]]:
     with harness.engine.connect() as connection:
         return {
-            table: [dict(row._mapping) for row in connection.execute(table.select())]
+            table: [dict(row) for row in connection.execute(select(*stored(table))).mappings()]
             for table in (harness.made.task, harness.made.passes)
         }
 
