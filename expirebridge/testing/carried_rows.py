@@ -8,6 +8,7 @@ from expirebridge.capabilities import given
 from expirebridge.listener.execution.attempt import RowLookup
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.task import Task
 
 T = TypeVar("T")
 
@@ -19,6 +20,9 @@ class CarriedRows(RowLookup, Protocol):
     """True if the methods of this class are to be called by `run`, in an event loop."""
     undone: set[str]
     """Tasks that were carried, and whose rows were rolled back since."""
+    kept_back: list[Task]
+    """The rows that are due too late to be carried yet, as they were when rows were carried last,
+    the soonest first."""
 
     @property
     def is_elsewhere(self) -> bool:
@@ -33,8 +37,13 @@ class CarriedRows(RowLookup, Protocol):
         """Make ticks of series, carry rows, and write back how tasks ended, until all is done."""
         ...
 
-    def next_tick(self) -> int | None:
-        """The ms when the next tick of a series is to be made; None if none is."""
+    def next_moment(self) -> int | None:
+        """The ms when the next tick of a series is to be made, or the next row comes near; None if
+        none is, and none does."""
+        ...
+
+    def bring_near(self, id: str) -> None:
+        """Carry the row of this task, if there is one, also if it is kept back."""
         ...
 
 

@@ -184,7 +184,7 @@ class Clock(MadeCalls):
     async def arun_now(self, task: Task | str, *, raising: bool = False) -> Ran:
         """Do the same in the running event loop: see `run_now`."""
         id = task if isinstance(task, str) else task.id
-        await self._traveller.exchange()
+        await self._traveller.bring_near(id)
         change = self._store.run(producing.run_now(id))
         if change is not Change.DUE_NOW:
             raise TravelError(f"task {id!r} cannot be run now: {change}")

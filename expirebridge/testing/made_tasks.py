@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.bridge import Bridge
@@ -141,13 +142,18 @@ class MadeCalls:
 
     def _made(self, func: Func | None = None) -> list[Task]:
         name = None if func is None else self._handlers.name_of(func)
+        late = [task for task in self._traveller.kept_back if name in {None, task.func}]
         with unseen_loop():  # in which a Bridge would warn that it waits
-            return [
-                task
+            found = {
+                state: [
+                    task
+                    for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
+                    if task.id not in self._traveller.undone
+                ]
                 for state in State
-                for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
-                if task.id not in self._traveller.undone
-            ]
+            }
+        found[State.PENDING] = sorted(found[State.PENDING] + late, key=attrgetter("due"))
+        return [task for tasks in found.values() for task in tasks]
 
     def _failed(self, func: Func | None) -> list[Task]:
         return [task for task in self._made(func) if task.state is State.FAILED]

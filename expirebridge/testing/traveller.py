@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from time import sleep
 from typing import Any
 
@@ -39,7 +40,7 @@ from expirebridge.task.calls.producing import NewTask, Obstacle
 from expirebridge.task.calls.reconciling import EventKind, KeyEvent
 from expirebridge.task.keys import group_of
 from expirebridge.task.operations.making import not_made
-from expirebridge.task.task import from_ms
+from expirebridge.task.task import Task, from_ms
 from expirebridge.task.texts import plural
 from expirebridge.testing import time
 from expirebridge.testing.attempt import Ran, ran, shown
@@ -280,7 +281,7 @@ class Traveller:
                     continue
                 due = min((ms for ms in (claim.next_due, making) if ms is not None), default=None)
                 if due is not None and (goal is None or due <= goal):
-                    if not left:
+                    if not left and claim.next_due == due:
                         raise never_idle(self.ran[first:], limit)
                     await self._move(due)
                 elif arrived:
@@ -296,10 +297,21 @@ class Traveller:
         """The tasks of the ledger whose rows were rolled back."""
         return set() if self.rows is None else self.rows.undone
 
+    @property
+    def kept_back(self) -> list[Task]:
+        """The rows of the ledger that are due too late to be carried yet."""
+        return [] if self.rows is None else self.rows.kept_back
+
     async def exchange(self) -> None:
         """Carry rows of the ledger, and write back to them."""
         if self.rows is not None:
             await self.rows.run(self.rows.exchange)
+
+    async def bring_near(self, id: str) -> None:
+        """Carry rows of the ledger, among them that of this task."""
+        if self.rows is not None:
+            await self.rows.run(partial(self.rows.bring_near, id))
+        await self.exchange()
 
     def declare_series(self) -> None:
         """Declare the series of the handlers, as a listener does when it starts."""
@@ -320,12 +332,13 @@ class Traveller:
         return Attempts(registry, self._settings, self._store)
 
     async def _make_ticks(self) -> int | None:
-        """Make the ticks of series whose turn has come; returns the ms when the next one's does."""
+        """Make the ticks of series whose turn has come; returns the ms when the next one's does, or
+        when a row of the ledger comes near."""
         while True:
             ticked = self._store.run(make_due_ticks())
             if ticked.next is None or ticked.next > ticked.now:
                 break
-        rows = None if self.rows is None else await self.rows.run(self.rows.next_tick)
+        rows = None if self.rows is None else await self.rows.run(self.rows.next_moment)
         return min((ms for ms in (ticked.next, rows) if ms is not None), default=None)
 
     async def _is_any_due(self) -> bool:

@@ -497,13 +497,13 @@ def test_a_database_whose_clock_is_behind_is_not_waited_for(
     behind = create_engine(engine.url)  # it has compiled nothing yet
     monkeypatch.setattr(transaction, "_compiled", {})  # nor is what is compiled now left behind
     monkeypatch.setitem(sql_types._NOW, dialect, f"({sql_types._NOW[dialect]} - 5000)")
-    next_tick = Rows.next_tick
+    next_moment = Rows.next_moment
 
     def noting(rows: Rows) -> int | None:
-        looks.append(next_tick(rows))
+        looks.append(next_moment(rows))
         return looks[-1]
 
-    monkeypatch.setattr(Rows, "next_tick", noting)
+    monkeypatch.setattr(Rows, "next_moment", noting)
     with Clock(handlers=handlers) as clock:
         clock.use_ledger(behind)
         with behind.begin() as connection:

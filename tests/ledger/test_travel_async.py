@@ -144,6 +144,27 @@ async def test_a_series_ticks(clock: Clock, session: AsyncSession, ledger: Ledge
     assert len(await clock.atravel("3d", limit=5)) == 3
 
 
+@pytest.fixture
+def horizon_of_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_LEDGER_HORIZON", "1d")
+
+
+@pytest.mark.usefixtures("horizon_of_a_day")
+@pytest.mark.parametrize("parts", [(365,), (364, 1)], ids=str)
+async def test_a_row_that_is_kept_back_runs_in_its_time(
+    parts: tuple[int, ...], clock: Clock, session: AsyncSession, ledger: Ledger
+) -> None:
+    for id, delay in (("first", "365d"), ("now", "400d"), ("last", "366d")):
+        await session.run_sync(ledger.make_task, "orders.rate", [id], delay, id=id)
+    assert [task.id for task in await clock.amade()] == ["first", "last", "now"]
+    assert clock.bridge.get("now") is None
+    assert (await clock.arun_now("now")).task.id == "now"
+    ran = [one for days in parts for one in await clock.atravel(f"{days}d")]
+    assert [one.task.id for one in ran] == ["first"]
+    [last] = await clock.atravel(until="idle")
+    assert last.task.id == "last"
+
+
 async def test_nothing_is_left_of_it(
     application: AsyncEngine, engine: Engine, clock: Clock, ledger: Ledger, made: Tables
 ) -> None:

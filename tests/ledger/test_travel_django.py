@@ -1,6 +1,7 @@
 """Django's tests: a TestCase, whose transaction never commits, and one that commits."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -114,18 +115,22 @@ unittest.main()
 
 
 @pytest.mark.parametrize(
-    ("cases", "count"),
+    ("cases", "count", "horizon"),
     [
-        (["OpenTransaction", "Afterwards"], 4),
+        (["OpenTransaction", "Afterwards"], 4, None),
+        (["OpenTransaction", "Afterwards"], 4, "10m"),
         pytest.param(
-            ["ByConnection", "Afterwards", "Committed", "Afterwards"], 8, marks=pytest.mark.rest
+            ["ByConnection", "Afterwards", "Committed", "Afterwards"], 8, None,
+            marks=pytest.mark.rest,
         ),
+        pytest.param(["Committed", "Afterwards"], 4, "10m", marks=pytest.mark.rest),
     ],
-)
+)  # fmt: skip
 def test_rows_are_relayed_in_each_kind_of_test(
-    engine: Engine, cases: list[str], count: int
+    engine: Engine, cases: list[str], count: int, horizon: str | None
 ) -> None:
     """In a process of its own, for Django's settings are those of a process."""
+    environment = os.environ | ({} if horizon is None else {"EXPIREBRIDGE_LEDGER_HORIZON": horizon})
     url = engine.url
     if engine.dialect.name not in ENGINES:
         pytest.skip("Django's driver for MySQL, mysqlclient, is not among the tests' own")
@@ -135,7 +140,7 @@ def test_rows_are_relayed_in_each_kind_of_test(
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, json.dumps(database), json.dumps(cases)],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"Ran {count} tests" in done.stderr

@@ -1,6 +1,7 @@
 """The rows of a test's ledger: carried to the test's database, and written back to."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -8,20 +9,21 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import greenlet_spawn
 
+from expirebridge.errors import InvalidTask
 from expirebridge.ledger.binding import Addresses, Binder, Met
 from expirebridge.ledger.calls import read_ledger
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
-from expirebridge.ledger.relay_statements import RelayState, RowBatch
-from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.row_check import decide, outcome_by_row
-from expirebridge.ledger.rows import RowState, RowVersion
+from expirebridge.ledger.rows import Row, RowState, RowVersion, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.sql_tables import own_tables
 from expirebridge.ledger.sql_types import NowMs
+from expirebridge.ledger.testing.moved_relay_store import MovedRelayStore
 from expirebridge.ledger.testing.transactions import (
     AwaitedTransaction,
     DjangoTransaction,
@@ -32,6 +34,8 @@ from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import producing
+from expirebridge.task.key_ring import KeyRing
+from expirebridge.task.task import State, Task, from_ms
 from expirebridge.testing import time
 from expirebridge.testing.environment import waiting_thread
 from expirebridge.testing.errors import TravelError
@@ -40,22 +44,6 @@ T = TypeVar("T")
 
 PLACE = Addresses(("test",), "test", "test")
 """The name of both sides of every test, for a ledger."""
-
-
-class _NotingRelayStore(RelayStore):
-    """Notes which rows were carried."""
-
-    noted: set[str]
-
-    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
-        """Rows to be carried."""
-        page = super().begin_batch(expected, seen=seen)
-        self.noted |= {row.id for row in page.rows} if page else set()
-        return page
-
-    def identity(self) -> str:
-        """Each database of a test will do."""
-        return "test"
 
 
 class Rows:
@@ -67,9 +55,9 @@ class Rows:
 
     def __init__(self, source: Transactions, store: Store, settings: Settings) -> None:
         database = store.database
-        self._relay_store = _NotingRelayStore(
+        self._relay_store = MovedRelayStore(
             source, own_tables(), name=settings.ledger_name, layout=database.layout,
-            partition=database.layout.number_of(database.prefix),
+            partition=database.layout.number_of(database.prefix), horizon=settings.ledger_horizon,
         )  # fmt: skip
         self._relay_store.noted = set()
         self._source = source
@@ -85,6 +73,9 @@ class Rows:
         self._relay = Relay(self._relay_store, lambda: store, settings, binder)
         self.undone: set[str] = set()
         """Tasks that were carried, and whose rows were rolled back since."""
+        self._key_ring = settings.key_ring
+        self.kept_back: list[Task] = []
+        """The rows that are due too late to be carried yet, the soonest first."""
 
     async def run(self, method: Callable[[], T]) -> T:
         """Call one of the other methods in an event loop."""
@@ -146,11 +137,19 @@ class Rows:
             self._undo()
         while make_ticks(self._source, own_tables(), self._relay_store.name):
             pass
+        self._relay_store.look_ahead()
         while (carried := finish(self._relay.carry())) or finish(self._relay.bring_back()):
             if carried == INTERRUPTED:
                 raise TravelError("something else relays this ledger: is a listener running?")
         if self.undone:
             self.undone -= set(self._relay_store.ask(self.undone))
+        self.kept_back = [_as_task(row, self._key_ring) for row in self._relay_store.kept_back()]
+
+    def bring_near(self, id: str) -> None:
+        """Carry the row of this task, if there is one, also if it is kept back."""
+        self.exchange()
+        if any(task.id == id for task in self.kept_back):
+            self._relay_store.note_met([id])
 
     def ahead(self) -> int:
         """The ms from the database's clock to the time to which the test moved.
@@ -159,9 +158,12 @@ class Rows:
         """
         return time.ahead(self._store) + self._behind
 
-    def next_tick(self) -> int | None:
-        """The ms when the next tick of a series is to be made; None if none is."""
-        return next_due(self._source, own_tables(), self._relay_store.name)
+    def next_moment(self) -> int | None:
+        """The ms when the next tick of a series is to be made, or the next row comes near; None if
+        none is, and none does."""
+        tick = next_due(self._source, own_tables(), self._relay_store.name)
+        near = self._relay_store.next_near()
+        return min((ms for ms in (tick, near) if ms is not None), default=None)
 
     def _lost_passes(self) -> bool:
         """True if the test rolled back passes that its database has seen."""
@@ -214,3 +216,21 @@ class Rows:
         if row is not None and decide(record, row)[0] == "undecided":
             return self._relay_store.decide({id: row.version}).get(id)
         return row
+
+
+def _as_task(row: Row, key_ring: KeyRing | None) -> Task:
+    """The task that a row becomes once it is carried."""
+    shown, tags = ledger_task(row, key_ring), ""
+    with suppress(InvalidTask):  # it is refused when it comes near
+        tags = str(new_task_of(row, 0).fields.get("tags", ""))
+    return Task(
+        id=shown.id,
+        func=shown.func,
+        args=shown.args,
+        kwargs=shown.kwargs,
+        key=b"",
+        state=State.PENDING,
+        due=from_ms(row["planned"]),
+        tags=tuple(tags.split()),
+        on_signal=shown.on_signal,
+    )
