@@ -12,13 +12,12 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import (
     BigInteger,
     BindParameter,
-    ClauseElement,
     ColumnElement,
     Integer,
     Row,
     Select,
-    Text,
     Update,
+    and_,
     bindparam,
     case,
     func,
@@ -27,9 +26,11 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.types import TypeEngine
 
 from expirebridge.ledger.backlog import BacklogQuery, IsInIndex, PartitionOfRow, constant
 from expirebridge.ledger.calls import RedisCheckpoint
+from expirebridge.ledger.many_rows import GivenValues, RowUpdate
 from expirebridge.ledger.row_signals import is_open
 from expirebridge.ledger.row_writes import passing_over_locks
 from expirebridge.ledger.rows import RowVersion, Status, SyncState
@@ -53,8 +54,6 @@ _ledger: BindParameter[str] = bindparam("b_ledger")
 _partition: BindParameter[int] = bindparam("b_partition")
 _horizon: BindParameter[int] = bindparam("b_horizon", type_=BigInteger)
 _most: BindParameter[int] = bindparam("b_most", type_=Integer)
-_due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
-_message: BindParameter[str | None] = bindparam("b_message", type_=Text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +76,8 @@ class RelayStatements:
     turn: Select[Any]
     """Lock one row for all that sort: what one of them has locked, others would pass over."""
     sort: Update
-    finish: Update
-    wait_for_id: Update
+    finish: RowUpdate
+    wait_for_id: RowUpdate
     """Keep rows out of pages for a while, since other tasks have their ids."""
     ask_again: Update
     """Relay the rows of `b_ids` again that waited for their ids."""
@@ -97,7 +96,7 @@ class RelayStatements:
     """The ids of the rows of the tasks `b_ids`, locked in the same order."""
     there: Select[Any]
     """The ids of the rows of the tasks `b_ids`, whoever has them locked."""
-    write_back: Update
+    write_back: RowUpdate
     relay_again: Update
     ask: Select[Any]
 
@@ -182,35 +181,61 @@ def _with_time(page: Select[Any]) -> Select[Any]:
     return page.add_columns(NowMs().label("now"))
 
 
-def _finish(made: Tables) -> Update:
-    """Stamp a relayed row that has not changed since."""
+def _version_types(made: Tables) -> dict[str, TypeEngine[Any]]:
+    task = made.task.c
+    return {
+        "b_id": task.id.type, "b_generation": task.generation.type,
+        "b_revision": task.revision.type,
+    }  # fmt: skip
+
+
+def _is_version(made: Tables, given: GivenValues) -> ColumnElement[bool]:
+    """True for the row of this id that has not changed since it was read."""
+    task = made.task.c
+    return and_(
+        task.ledger == _ledger,
+        task.id == given["b_id"],
+        task.generation == given["b_generation"],
+        task.revision == given["b_revision"],
+    )
+
+
+def _finish(made: Tables) -> RowUpdate:
+    """Stamp relayed rows that have not changed since."""
     task = made.task.c
     planned = func.coalesce(task.at_ms, task.written + task.delay_ms)
-    return update(made.task).where(
-        task.ledger == _ledger,
-        task.id == bindparam("b_id"),
-        task.generation == bindparam("b_generation"),
-        task.revision == bindparam("b_revision"),
-        task.status == bindparam("b_status"),
-    ).values(
-        todo=SyncState.NOTHING, stamp=bindparam("b_number"), slot=_partition,
-        due=func.coalesce(_due, task.due, planned),
-        status=bindparam("b_becomes"),
-        message=func.coalesce(_message, task.message),
-        modified=case((_message.is_not(None), NowMs()), else_=task.modified),  # refused
-    )  # fmt: skip
+    status, due, message = task.status.type, task.due.type, task.message.type
+    values = {"b_status": status, "b_becomes": status, "b_due": due, "b_message": message}
+
+    def where(given: GivenValues) -> ColumnElement[bool]:
+        return and_(_is_version(made, given), task.status == given["b_status"])
+
+    def changes(given: GivenValues) -> dict[str, ColumnElement[Any]]:
+        is_refused = given["b_message"].is_not(None)
+        return {
+            "todo": constant(SyncState.NOTHING), "stamp": bindparam("b_number"),
+            "slot": _partition,
+            "due": func.coalesce(given["b_due"], task.due, planned),
+            "status": given["b_becomes"],
+            "message": func.coalesce(given["b_message"], task.message),
+            "modified": case((is_refused, NowMs()), else_=task.modified),
+        }  # fmt: skip
+
+    return RowUpdate(made.task, _version_types(made) | values, where=where, changes=changes)
 
 
-def _wait_for_id(made: Tables) -> Update:
-    """Leave alone for now a row that has not changed since."""
+def _wait_for_id(made: Tables) -> RowUpdate:
+    """Leave alone for now rows that have not changed since."""
     task = made.task.c
-    return update(made.task).where(
-        task.ledger == _ledger,
-        task.id == bindparam("b_id"),
-        task.generation == bindparam("b_generation"),
-        task.revision == bindparam("b_revision"),
-        task.todo == SyncState.RELAY,
-    ).values(todo=SyncState.TAKEN, message=_message)  # fmt: skip
+
+    def where(given: GivenValues) -> ColumnElement[bool]:
+        return and_(_is_version(made, given), task.todo == constant(SyncState.RELAY))
+
+    def changes(given: GivenValues) -> dict[str, ColumnElement[Any]]:
+        return {"todo": constant(SyncState.TAKEN), "message": given["b_message"]}
+
+    values = _version_types(made) | {"b_message": task.message.type}
+    return RowUpdate(made.task, values, where=where, changes=changes)
 
 
 def _waits_for_id(made: Tables) -> Select[Any]:
@@ -272,17 +297,19 @@ def _hold(made: Tables, column: str) -> Update:
     )
 
 
-def _write_back(made: Tables) -> Update:
-    """Write the state of a task into its row."""
+def _write_back(made: Tables) -> RowUpdate:
+    """Write the states of tasks into their rows."""
     task = made.task.c
-    named: dict[str, ClauseElement] = {
-        column: bindparam(f"b_{column}", type_=task[column].type) for column in _WRITTEN_BACK
-    }
-    return (
-        update(made.task)
-        .where(task.ledger == _ledger, task.id == bindparam("b_id"))
-        .values(**named, stamp=bindparam("b_number"), modified=NowMs())
-    )
+
+    def where(given: GivenValues) -> ColumnElement[bool]:
+        return and_(task.ledger == _ledger, task.id == given["b_id"])
+
+    def changes(given: GivenValues) -> dict[str, ColumnElement[Any]]:
+        written = {column: given[f"b_{column}"] for column in _WRITTEN_BACK}
+        return {**written, "stamp": bindparam("b_number"), "modified": NowMs()}
+
+    values = {f"b_{name}": task[name].type for name in ("id", *_WRITTEN_BACK)}
+    return RowUpdate(made.task, values, where=where, changes=changes)
 
 
 # The values that the relay reads from the tables, and writes there.

@@ -6,13 +6,12 @@ A row that the database refuses is left out, and so is one that another transact
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Executable, Select, Update
+from sqlalchemy import Connection, Executable, Select
 
 from expirebridge.ledger.db_errors import is_refusal, reason_of
+from expirebridge.ledger.many_rows import Parameters, RowUpdate
 
-Parameters = dict[str, Any]
-"""The parameters of a row; `b_id` is its id, `b_message` a text that may be refused."""
-Write = Callable[[Connection, Update, Sequence[Parameters]], dict[str, str]]
+Write = Callable[[Connection, RowUpdate, Sequence[Parameters]], dict[str, str]]
 """Writes rows; returns why the database refuses some of them, by their ids."""
 T = TypeVar("T")
 MOST_REASON: Final = 200
@@ -30,26 +29,26 @@ def unless_refused(transaction: Callable[[Write], T]) -> T:
 
 
 def _together(
-    connection: Connection, statement: Update, rows: Sequence[Parameters]
+    connection: Connection, update: RowUpdate, rows: Sequence[Parameters]
 ) -> dict[str, str]:
     if rows:
-        connection.execute(statement, rows)
+        update.execute(connection, rows)
     return {}
 
 
-def _apart(connection: Connection, statement: Update, rows: Sequence[Parameters]) -> dict[str, str]:
+def _apart(connection: Connection, update: RowUpdate, rows: Sequence[Parameters]) -> dict[str, str]:
     refused = {}
     for row in rows:
-        fault = _refusal(connection, statement, row)
+        fault = _refusal(connection, update, row)
         if fault is not None and row["b_message"] is not None:
-            fault = _without_text(connection, statement, row, fault)
+            fault = _without_text(connection, update, row, fault)
         if fault is not None:
             refused[str(row["b_id"])] = reason_of(fault)
     return refused
 
 
 def _without_text(
-    connection: Connection, statement: Update, row: Parameters, fault: BaseException
+    connection: Connection, update: RowUpdate, row: Parameters, fault: BaseException
 ) -> BaseException | None:
     """Write a row whose text may be what is refused: in ASCII; else, why it could not be written.
 
@@ -58,18 +57,18 @@ def _without_text(
     said = f"its error could not be written here: {reason_of(fault)[:MOST_REASON]}"
     for text in (row["b_message"], said):
         ascii_text = text.encode("ascii", "backslashreplace").decode()
-        again = _refusal(connection, statement, row | {"b_message": ascii_text})
+        again = _refusal(connection, update, row | {"b_message": ascii_text})
         if again is None:
             return None
         fault = again
     return fault
 
 
-def _refusal(connection: Connection, statement: Update, row: Parameters) -> BaseException | None:
+def _refusal(connection: Connection, update: RowUpdate, row: Parameters) -> BaseException | None:
     """Write a row in a savepoint; returns the error if the database refuses it."""
     try:
         with connection.begin_nested():
-            connection.execute(statement, row)
+            connection.execute(update.each, row)
     except Exception as error:
         if not is_refusal(error):
             raise

@@ -1,17 +1,21 @@
 """After a notification the relay begins without a look: what changed meanwhile is noticed."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import redis
+from sqlalchemy import Connection, Engine, event
 
 from expirebridge import State
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.rows import SyncState
+from expirebridge.ledger.rows import Status, SyncState
+from expirebridge.ledger.sql_tables import Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.calls import producing
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
 from tests.kit.steps import state_of
 from tests.ledger.plans import noted
@@ -104,3 +108,53 @@ def test_a_database_that_was_restored_to_earlier_stops_the_relay(
     harness.insert("c", HOUR)
     with pytest.raises(LedgerUnsuitable, match="restored"):
         ours.relay_once(in_hurry=True)
+
+
+def test_many_rows_are_written_by_one_statement(
+    harness: LedgerHarness, ledger_engine: LedgerEngine, ours: LedgerPartition, store: Store
+) -> None:
+    ids = [f"b{number}" for number in range(60)]  # of several scripts
+    for id in ids:
+        harness.insert(id, HOUR)
+    with writing(ledger_engine.engine) as writes:
+        assert ours.relay_once(in_hurry=True) == len(ids)
+    one_by_one = ledger_engine.engine.dialect.name == "sqlite"  # where there are no round trips
+    assert writes == [one_by_one]
+    store.run(producing.cancel(ids, keep=HOUR / 1000))
+    with writing(ledger_engine.engine) as writes:
+        assert ours.relay_once() == len(ids)
+    assert writes == [one_by_one]
+    assert {harness.status(id) for id in ids} == {Status.CANCELLED}
+
+
+def test_rows_that_others_have_locked_do_not_hold_up_the_rows_that_are_written(
+    harness: LedgerHarness, ours: LedgerPartition, engine: Engine, made: Tables
+) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks its whole database")
+    harness.insert("b", HOUR)
+    # A database that believes the table to be small may read, and lock, all of it.
+    with engine.begin() as connection:
+        key = (made.task.c.ledger == "default", made.task.c.id == "a")
+        connection.execute(made.task.select().where(*key).with_for_update())
+        assert ours.relay_once(in_hurry=True) == 1
+    assert harness.row("b").todo == SyncState.NOTHING
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[list[bool]]:
+    """The statements that write rows of tasks meanwhile; whether each is repeated for each row."""
+    writes: list[bool] = []
+
+    def note(
+        _connection: Connection, _cursor: object, statement: str, _parameters: object,
+        _context: object, executemany: bool,
+    ) -> None:  # fmt: skip
+        if "UPDATE" in statement and "stamp" in statement and "expirebridge_task" in statement:
+            writes.append(executemany)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield writes
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
