@@ -44,8 +44,8 @@ def edit(
     with Bridge(url) as bridge:
         before = bridge.get(id)
         change = bridge.edit(id, positional, named, expected=before)
-    if before is None or change not in _CHECKED:
-        return _report(id, change, as_json=as_json)
+        if before is None or change not in _CHECKED:
+            return _report(bridge, id, change, as_json=as_json)
     differing = _differing(before, positional, named)
     if as_json:
         changed = [_as_data(one) for one in differing]
@@ -55,10 +55,11 @@ def edit(
     return print_fields([*rows, ("checked", _CHECKED[change])])
 
 
-def _report(id: str, change: Change, *, as_json: bool) -> None:
+def _report(bridge: Bridge, id: str, change: Change, *, as_json: bool) -> None:
     if change is not Change.UNCHANGED or as_json:
-        return report_change(id, change, as_json=as_json)
-    return not_possible(f"task {id!r} was changed meanwhile: nothing was done. Look at it again")
+        report_change(bridge, id, change, as_json=as_json)
+    else:
+        not_possible(f"task {id!r} was changed meanwhile: nothing was done. Look at it again")
 
 
 def _differing(

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from expirebridge.bridge import Bridge
+from expirebridge.bridge import Bridge, run_on
 from expirebridge.cli.ending import NOT_POSSIBLE
 from expirebridge.cli.json_arguments import read_arguments
 from expirebridge.cli.options import (
@@ -46,6 +46,7 @@ from expirebridge.cli.output import (
 )
 from expirebridge.cli.stats import store_of
 from expirebridge.settings import Settings
+from expirebridge.task.absence import what_is_elsewhere
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.fields import capability_fields
 from expirebridge.task.listings import Listing
@@ -66,7 +67,7 @@ def beat(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     Example: expirebridge beat backup
     """
     with Bridge(url) as bridge:
-        report_change(id, bridge.beat(id), as_json=as_json)
+        report_change(bridge, id, bridge.beat(id), as_json=as_json)
 
 
 def cancel(
@@ -93,7 +94,9 @@ def cancel(
         raise typer.BadParameter("give ids, --tag or --func")
     with Bridge(url) as bridge:
         if ids:
-            return _report_changes(((id, bridge.cancel(id)) for id in ids), as_json=as_json)
+            changes = ((id, bridge.cancel(id)) for id in ids)
+            return _report_changes(bridge, changes, as_json=as_json)
+        _warn_of_what_is_elsewhere(bridge)
         if not yes:
             which = f"with the tag {tag}" if func is None else f"of {func}"
             confirm(f"Cancel {_unfinished(bridge, tag, func)} {which}?", yes=yes)
@@ -112,9 +115,8 @@ def reschedule(
     Example: expirebridge reschedule order-17 --in 2h
     """
     with Bridge(url) as bridge:
-        report_change(
-            id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json
-        )
+        change = bridge.reschedule(id, delay, at=read_time(at, delay=delay))
+        report_change(bridge, id, change, as_json=as_json)
 
 
 def put_off(
@@ -133,7 +135,7 @@ def put_off(
     """
     with Bridge(url) as bridge:
         _change(
-            id, tag, partial(bridge.put_off, by=by), partial(bridge.put_off_tag, by=by),
+            bridge, id, tag, partial(bridge.put_off, by=by), partial(bridge.put_off_tag, by=by),
             as_json=as_json,
         )  # fmt: skip
 
@@ -144,7 +146,7 @@ def pause(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson 
     Example: expirebridge pause order-17
     """
     with Bridge(url) as bridge:
-        _change(id, tag, bridge.pause, bridge.pause_tag, as_json=as_json)
+        _change(bridge, id, tag, bridge.pause, bridge.pause_tag, as_json=as_json)
 
 
 def resume(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -153,7 +155,7 @@ def resume(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson
     Example: expirebridge resume order-17
     """
     with Bridge(url) as bridge:
-        _change(id, tag, bridge.resume, bridge.resume_tag, as_json=as_json)
+        _change(bridge, id, tag, bridge.resume, bridge.resume_tag, as_json=as_json)
 
 
 def run(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
@@ -162,10 +164,11 @@ def run(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     Example: expirebridge run order-17
     """
     with Bridge(url) as bridge:
-        report_change(id, bridge.run_now(id), as_json=as_json)
+        report_change(bridge, id, bridge.run_now(id), as_json=as_json)
 
 
 def _change(
+    bridge: Bridge,
     id: str | None,
     tag: str | None,
     one: Callable[[str], Change],
@@ -177,7 +180,8 @@ def _change(
     if (id is None) == (tag is None):
         raise typer.BadParameter("give either an id or --tag")
     if id is not None:
-        return report_change(id, one(id), as_json=as_json)
+        return report_change(bridge, id, one(id), as_json=as_json)
+    _warn_of_what_is_elsewhere(bridge)
     done = all_of(tag, progress=print_progress)
     return print_counts(done, as_json=as_json)
 
@@ -186,7 +190,7 @@ _NOT_DONE = {
     Change.RUNNING: "its handler has begun",
     Change.WAITING: "it is due, and what for it waits is said by: expirebridge why {id}",
     Change.FINISHED: "it has ended: expirebridge show {id}",
-    Change.NOT_FOUND: "it was never made, or has ended and was forgotten",
+    Change.NOT_FOUND: "{absent}",
     Change.NOT_WATCHED: "beats are for tasks that `expirebridge watch` has made",
     Change.ELSEWHERE: "the tasks are being moved: ask the other database",
     Change.UNCHANGED: "no task of an ordered limit waits behind it",
@@ -195,16 +199,23 @@ _NOT_DONE = {
 
 
 def report_change(
-    id: str, change: Change, not_done: Mapping[Change, str] = _NOT_DONE, *, as_json: bool
+    bridge: Bridge,
+    id: str,
+    change: Change,
+    not_done: Mapping[Change, str] = _NOT_DONE,
+    *,
+    as_json: bool,
 ) -> None:
     """Print what became of a task; exit with an error if it was not changed.
 
-    `not_done` has the answers that say so, each with its reason, in which {id} is the task's.
+    `not_done` has the answers that say so, each with its reason, in which {id} is the task's, and
+    {absent} why it may not be there.
     """
-    _report_changes([(id, change)], not_done, as_json=as_json)
+    _report_changes(bridge, [(id, change)], not_done, as_json=as_json)
 
 
 def _report_changes(
+    bridge: Bridge,
     changes: Iterable[tuple[str, Change]],
     not_done: Mapping[Change, str] = _NOT_DONE,
     *,
@@ -219,10 +230,17 @@ def _report_changes(
         elif change not in not_done:
             print_line(f"{id}: {change}")
         else:
-            reason = not_done[change].format(id=id)
+            absent = bridge.why_absent(id) if change is Change.NOT_FOUND else ""
+            reason = not_done[change].format(id=id, absent=absent)
             typer.echo(f"expirebridge: task {id!r}: {change}: {reason}", err=True)
     if not all_well:
         raise typer.Exit(NOT_POSSIBLE)
+
+
+def _warn_of_what_is_elsewhere(bridge: Bridge) -> None:
+    """Say on stderr which tasks a change by a tag or a handler does not find."""
+    for sentence in run_on(bridge, what_is_elsewhere()):
+        warn(sentence)
 
 
 def _unfinished(bridge: Bridge, tag: str | None, func: str | None) -> str:
@@ -238,7 +256,12 @@ def _unfinished(bridge: Bridge, tag: str | None, func: str | None) -> str:
     return plural(count, "task", "tasks")
 
 
-def not_possible(message: str) -> None:
+def no_such_task(bridge: Bridge, id: str) -> NoReturn:
+    """Report that there is no task of this id here, and why that may be; exit with 3."""
+    not_possible(f"there is no task {id!r}: {bridge.why_absent(id)}")
+
+
+def not_possible(message: str) -> NoReturn:
     """Report that this cannot be done with the task, and exit with 3."""
     typer.echo(f"expirebridge: {message}", err=True)
     raise typer.Exit(NOT_POSSIBLE)
@@ -332,9 +355,9 @@ def show(
     """
     with Bridge(url) as bridge:
         task = bridge.get(id)
-    if task is None:
-        not_possible(f"there is no task {id!r}")
-    elif as_json:
+        if task is None:
+            no_such_task(bridge, id)
+    if as_json:
         print_json(task_as_data(task))
     else:
         with closing(store_of(Settings.read(url=url))) as store:
@@ -354,9 +377,9 @@ def why(
     """
     with Bridge(url) as bridge:
         reason = bridge.why(id)
-    if reason is None:
-        not_possible(f"there is no task {id!r}: it was never made, or has ended and was forgotten")
-    elif as_json:
+        if reason is None:
+            no_such_task(bridge, id)
+    if as_json:
         print_json(asdict(reason))
     else:
         fields = {"state": reason.state, "why": reason.text, "since": moment(reason.since)}

@@ -13,6 +13,7 @@ from expirebridge.task.calls.call import (
     PARTITIONS,
     Argument,
     Command,
+    OfId,
     Steps,
     at_if_available,
     milliseconds,
@@ -83,6 +84,11 @@ class WriteBackBacklog(NamedTuple):
 def read_ledger() -> Command[RedisCheckpoint]:
     """Read the checkpoint of one partition."""
     return script("read_ledger", read=_read_checkpoint)
+
+
+def read_horizon(id: str) -> Command[int | None]:
+    """Read how many ms ahead rows are relayed where this id belongs; None: all are."""
+    return script("read_ledger", read=lambda reply: _read_checkpoint(reply).horizon, route=OfId(id))
 
 
 def read_run_id() -> Command[str | None]:

@@ -73,7 +73,7 @@ def let_pass(
     Example: expirebridge let-pass 4f2b8c
     """
     with Bridge(url, prefix=prefix) as bridge:
-        report_change(id, bridge.let_pass(id), as_json=as_json)
+        report_change(bridge, id, bridge.let_pass(id), as_json=as_json)
 
 
 def weight(

@@ -19,7 +19,7 @@ _NOT_DONE = {
     Change.FINISHED: "it has ended: expirebridge show {id}",
     Change.NOT_AWAITED: "it was made without --on-signal: it runs one function alone",
     Change.OF_LEDGER: "its row decides: call ledger.signal in a program",
-    Change.NOT_FOUND: "it was never made, or has ended and was forgotten",
+    Change.NOT_FOUND: "{absent}",
     Change.ELSEWHERE: "the tasks are being moved: ask the other database",
 }
 """Why a signal did not decide, and what to do."""
@@ -45,7 +45,7 @@ def signal(
     """
     said = _read(payload)
     with Bridge(url) as bridge:
-        report_change(id, bridge.signal(id, said, by=by), _NOT_DONE, as_json=as_json)
+        report_change(bridge, id, bridge.signal(id, said, by=by), _NOT_DONE, as_json=as_json)
 
 
 def _read(typed: str) -> Any:

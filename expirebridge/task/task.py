@@ -66,7 +66,7 @@ class Change(StrEnum):
     REARMED = "rearmed"  # its handler is running: the task runs once more at the new due time
     RUNNING = "running"  # its handler is running; after `cancel`, no further attempt follows
     FINISHED = "finished"
-    NOT_FOUND = "not found"
+    NOT_FOUND = "not found"  # by `why_absent`, why that may be: a ledger may keep its row back
     ELSEWHERE = "elsewhere"  # it is not here, but the database is being moved: ask the other one
     NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
     FORGOTTEN = "forgotten"  # it is no longer kept: a listener removes it in its next pass

@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.task import keys
+from expirebridge.task.absence import what_is_elsewhere
 from expirebridge.task.calls import actions
 from expirebridge.task.durations import seconds_of
 from expirebridge.task.task import UNCLAIMED, Change, State
@@ -173,7 +174,7 @@ class ActionPages:
             request, "bulk.html",
             search=search, order=order, found=found, sample=found.tasks[:10],
             by=request.query_params.get("by", ""), done=None, limit=BULK_LIMIT,
-            now=await self._context.now(),
+            elsewhere=await self._elsewhere(), now=await self._context.now(),
         )  # fmt: skip
 
     async def act_on_all(self, request: Request) -> Response:
@@ -188,7 +189,8 @@ class ActionPages:
         return self._context.page(
             request, "bulk.html",
             search=search, order=order, found=found, sample=[], by=form.get("by", ""),
-            done=done, limit=BULK_LIMIT, now=await self._context.now(),
+            done=done, limit=BULK_LIMIT, elsewhere=await self._elsewhere(),
+            now=await self._context.now(),
         )  # fmt: skip
 
     async def log(self, request: Request) -> Response:
@@ -197,6 +199,9 @@ class ActionPages:
         return self._context.page(
             request, "actions.html", noted=noted, now=await self._context.now(), limit=_LOGGED
         )
+
+    async def _elsewhere(self) -> list[str]:
+        return await self._context.store.run(what_is_elsewhere())
 
     async def _all(self, search: Search, order: Order) -> SearchPage:
         """All matching tasks that this action is possible for, up to the limit."""

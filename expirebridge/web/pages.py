@@ -87,7 +87,7 @@ class TaskPages:
         if found is None:
             return self._context.page(
                 request, "trouble.html", status=404, title="No such task",
-                text=f"No task has the id {id}. Finished tasks are forgotten after a while.",
+                text=f"No task has the id {id}: {await self._context.bridge.why_absent(id)}.",
             )  # fmt: skip
         return self._context.page(
             request, "task.html",

@@ -122,7 +122,7 @@ class TaskAdmin(_Pages):
             return self._act(request, context, [id], back)
         task = _bridge().get(id)
         if task is None:
-            raise Http404(f"there is no task {id}")
+            raise Http404(f"there is no task {id}: {_bridge().why_absent(id)}")
         allowed = self.has_change_permission(request)
         asked = bool(_asked_to_forget([task]))
         fields = [*values_of(task, FIELDS), *run_on(_bridge(), capability_fields(task))]

@@ -38,6 +38,16 @@ class LookingOperations(OperationGroup):
         found = yield from find_situation(keys.check_id(id), self._settings)
         return found.reason() if found is not None else None
 
+    def why_absent(self, id: str) -> Steps[str]:
+        """Return why there may be no task of this id here, in words.
+
+        For after `get` returned None, or a change NOT_FOUND: a ledger with a horizon keeps what is
+        due later in SQL, where its own methods find it. Raises InvalidTask for an illegal id.
+        """
+        from expirebridge.task.absence import why_absent  # noqa: PLC0415 - not for making tasks
+
+        return why_absent(keys.check_id(id))
+
     def list(
         self,
         *,
