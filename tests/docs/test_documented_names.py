@@ -1,17 +1,22 @@
-"""What pages name in backticks is there: dotted names, files and folders, identifiers of the code.
+"""What pages name is there: dotted names, files and folders, identifiers of the code, and commands
+with their options.
 
 Not in decisions and the change log, which tell what was.
 """
 
 import importlib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import pytest
+import typer
+
+from tests.kit.invoked import ROOT_COMMAND
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "expirebridge"
@@ -23,6 +28,9 @@ PAGES: Final = [
 CODE: Final = ("expirebridge", "tasks", "tests", "examples", "benchmarks", "deploy", "website")
 TOPS: Final = {path.name for path in ROOT.iterdir() if path.is_dir()}
 
+USAGE_ERROR: Final = cast("type[Exception]", typer.BadParameter.__base__)
+"""Of the click that this version of typer uses, its own or not."""
+
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _DOTTED = re.compile(r"\bexpirebridge(?:\.[A-Za-z_]\w*)+")
@@ -31,6 +39,10 @@ _COMPOUND = re.compile(r"(?<![\w-])[A-Za-z]+(?:_[A-Za-z0-9]+)+(?![\w-])")
 """A name in a longer piece of code: of several words, so of no other kind."""
 _PATH = re.compile(r"[\w.<>*-]+(?:/[\w.<>*-]*)*")
 _FILE = re.compile(r"\.(py|lua|md|toml|conf|ya?ml|json|html|lock|sh)$")
+_BLOCK = re.compile(r"```(\w*)\n(.*?)```|((?:^ {4}.*\n)+)", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(
+    r"^(?: {4})*(?:\$ )?(?:\w+=\S+ )*expirebridge +(.*?) *(?: [#|&>]|\|\||[;)]|$)", re.MULTILINE
+)
 _IN_FILE = re.compile(r"((?:`\w+`(?:, | and )?)+) (?:in|of) `([\w/]+\.(?:py|lua))`")
 
 FOREIGN_FILES: Final = {
@@ -157,7 +169,34 @@ def place_faults(text: str) -> Iterator[str]:
                 yield f"{name} in {file}"
 
 
-CHECKS: Final = [dotted_faults, path_faults, name_faults, place_faults]
+def command_faults(text: str) -> Iterator[str]:
+    """Commands that refuse the words that follow them."""
+    found = _BLOCK.findall(re.sub(r"\\\n *", "", text))
+    blocks = (one or other for kind, one, other in found if kind in {"", "bash", "console", "sh"})
+    for typed in (line for block in blocks for line in _COMMAND.findall(block)):
+        if "--install-completion" in typed:  # parsing it installs it
+            continue
+        if is_refused(shlex.split(typed)):
+            yield typed
+
+
+def is_refused(words: list[str]) -> bool:
+    """Whether a command refuses these words; it reads them, and does nothing."""
+    command: Any = ROOT_COMMAND
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    if hasattr(command, "commands") and words and not words[0].startswith("-"):
+        return True
+    try:
+        command.make_context(command.name, words)
+    except USAGE_ERROR:
+        return True
+    except SystemExit:  # it printed its version or its help
+        pass
+    return False
+
+
+CHECKS: Final = [dotted_faults, path_faults, name_faults, place_faults, command_faults]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -172,6 +211,15 @@ def test_what_is_not_there_is_found() -> None:
 `tests/docs`, `tests/nowhere`, `gone/`, `test_links.py`, `tests/docs/test_*.py`, `nowhere.lua`;
 `Bridge.make_task(...)`, `Bridge.makes_a_task`, `if_nothing_exists="keep"`, `RARITIES`;
 `PAGES` and `NOTHING_AT_ALL` in `test_links.py`
+```console
+$ A=1 expirebridge show a | head -1
+$ expirebridge list pending  # no
+$ expirebridge count --\\
+    jsn
+```
+
+    expirebridge ledger shrink
+
 """
     found = [sorted({*check(text)}) for check in CHECKS]
     assert found == [
@@ -179,4 +227,5 @@ def test_what_is_not_there_is_found() -> None:
         ["gone/", "nowhere.lua", "tests/nowhere"],
         ["NOTHING_AT_ALL", "RARITIES", "if_nothing_exists", "makes_a_task"],
         ["NOTHING_AT_ALL in test_links.py"],
+        ["count --jsn", "ledger shrink", "list pending"],
     ]
