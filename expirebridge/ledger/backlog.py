@@ -71,17 +71,25 @@ class BacklogQuery:
             stretch.append(row.planned <= near)
         return stretch
 
-    def all(self, *columns: Any, todo: SyncState) -> Select[Any]:
-        """Select those of all partitions in the order of the index, to be read in pages."""
+    def all(self, most: ColumnElement[int], *columns: Any, todo: SyncState) -> Select[Any]:
+        """So many rows of all partitions: those without one first, each in the order of the index.
+
+        What is kept back has no partition yet. With the others in one query, databases would read
+        all of it.
+        """
         row = self._task.c
-        return (
+        sorted_rows = (
             select(*columns)
             .select_from(self._task)
             .with_hint(self._task, _FORCE_INDEX, "mysql")
             .with_hint(self._task, _FORCE_INDEX, "mariadb")
-            .where(*self._stretch(todo))
+            .where(row.slot.is_not(None), *self._stretch(todo))
             .order_by(row.slot, row.planned)
+            .limit(most)
         )
+        stretches = self.first(most, *columns, partition=None, todo=todo), sorted_rows
+        found = union_all(*(select(each.subquery()) for each in stretches)).subquery()
+        return select(found).limit(most)
 
     def any(self, partitions: Sequence[PartitionOfRow], todo: SyncState) -> ColumnElement[bool]:
         """A condition: there is such a row. It reads the index once for each slot."""

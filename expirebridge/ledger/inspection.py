@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.backlog import BacklogQuery, horizon_ms
+from expirebridge.ledger.backlog import BacklogQuery, constant, horizon_ms
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
 from expirebridge.ledger.relay_statements import REFUSED, RelayProgress
@@ -283,11 +283,8 @@ class LedgerInspector:
         may have an old `modified`, since an UPDATE by hand need not set it."""
         row = self._tables.task.c
         backlog = BacklogQuery(self._tables.task, self._name, literal(self._horizon, BigInteger()))
-        some = (
-            backlog.all(row.stamp, self._waits_since().label("since"), todo=todo)
-            .limit(MOST)
-            .subquery()
-        )
+        columns = row.stamp, self._waits_since().label("since")
+        some = backlog.all(constant(MOST), *columns, todo=todo).subquery()
         oldest = func.min(case((some.c.stamp == 0, some.c.since)))
         return select(func.count(), NowMs() - oldest).select_from(some)
 

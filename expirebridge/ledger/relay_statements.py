@@ -259,7 +259,8 @@ def _note_met(made: Tables) -> Update:
 def _mark_lost(made: Tables, own: ColumnElement[bool]) -> Update:
     task = made.task
     lost = (task.c.ledger == _ledger, own, task.c.stamp > bindparam("b_seen"))
-    return update(task).where(*lost).values(todo=SyncState.REBUILD)
+    # SQLite takes the index only for its own condition.
+    return update(task).where(*lost, IsInIndex(task.c.stamp)).values(todo=SyncState.REBUILD)
 
 
 def _relay_again(made: Tables) -> Update:

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, or_, select
 
 from expirebridge.ledger import calls
+from expirebridge.ledger.backlog import HasEnded
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import Relay
 from expirebridge.ledger.row_writes import passing_over_locks
@@ -80,7 +81,13 @@ class Retention:
         )
         query = (
             select(row.id, row.modified)
-            .where(*self._ours, row.status == place.status.value, self._is_old(keep), later)
+            .where(
+                *self._ours,
+                row.status == place.status.value,
+                HasEnded(row.status),
+                self._is_old(keep),
+                later,
+            )
             .order_by(row.modified, row.id)
             .limit(BATCH)
         )

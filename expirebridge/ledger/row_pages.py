@@ -125,7 +125,7 @@ def _to_carry(task: Table, ledger: str, kind: RowKind, horizon: int) -> Select[A
     # The index does not have the id. Rows that are equal to it have no order, and the database
     # would sort all that wait; so as many as are listed are sorted, and one, if there are more.
     backlog = BacklogQuery(task, ledger, literal(horizon, BigInteger()))
-    first = backlog.all(task, todo=todo).limit(MOST_LISTED + 1).subquery()
+    first = backlog.all(constant(MOST_LISTED + 1), task, todo=todo).subquery()
     return select(first, NowMs().label("now")).order_by(first.c.slot, first.c.planned, first.c.id)
 
 

@@ -29,14 +29,21 @@ def filled(engine: Engine, task: Table, rows: list[dict[str, Any]], **more: Any)
 
 
 @contextmanager
-def noted(engine: Engine) -> Iterator[list[Query]]:
-    """The queries of the table of tasks that are made meanwhile."""
+def noted(engine: Engine, *verbs: str) -> Iterator[list[Query]]:
+    """The queries of the table of tasks that are made meanwhile; or its statements of these verbs.
+
+    One that is executed for many rows is left out: each of them is named by its key.
+    """
     queries: list[Query] = []
+    wanted = verbs or ("SELECT",)
 
     def note(
-        _connection: Connection, _cursor: object, statement: str, parameters: Any, *_rest: object
-    ) -> None:
-        if statement.startswith("SELECT") and "expirebridge_task" in statement:
+        _connection: Connection, _cursor: object, statement: str, parameters: Any,
+        _context: object, is_many: bool,
+    ) -> None:  # fmt: skip
+        if is_many:
+            return
+        if statement.startswith(wanted) and "expirebridge_task" in statement:
             queries.append((statement, parameters))
 
     event.listen(engine, "before_cursor_execute", note)
@@ -52,16 +59,22 @@ def rows_read(connection: Connection, query: Query) -> int:
         case "postgresql":
             statement, parameters = query
             explained = connection.exec_driver_sql(
-                f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters
             ).scalar_one()
             plans = json.loads(explained) if isinstance(explained, str) else explained
-            return sum(_rows_of(plan["Plan"]) for plan in plans)
+            return sum(max(_rows_of(plan["Plan"]), _blocks_of(plan["Plan"])) for plan in plans)
         case "sqlite":
             return _steps_of(connection, query) // 100  # a row has 20 columns and more
         case _:
             before = _handler_reads(connection)
-            connection.exec_driver_sql(*query).all()
+            _execute(connection, query)
             return _handler_reads(connection) - before
+
+
+def _execute(connection: Connection, query: Query) -> None:
+    result = connection.exec_driver_sql(*query)
+    if result.returns_rows:
+        result.all()
 
 
 def _rows_of(plan: Any) -> int:
@@ -69,6 +82,11 @@ def _rows_of(plan: Any) -> int:
     if plan.get("Relation Name") == "expirebridge_task":
         own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
     return int(own) + sum(map(_rows_of, plan.get("Plans", [])))
+
+
+def _blocks_of(plan: Any) -> int:
+    """What is read of an index and fits its condition in part only is not counted as rows."""
+    return int(plan.get("Shared Hit Blocks", 0) + plan.get("Shared Read Blocks", 0))
 
 
 def _steps_of(connection: Connection, query: Query) -> int:
@@ -83,12 +101,14 @@ def _steps_of(connection: Connection, query: Query) -> int:
     raw: Any = connection.connection.driver_connection
     raw.set_progress_handler(count, 100)
     try:
-        connection.exec_driver_sql(*query).all()
+        _execute(connection, query)
     finally:
         raw.set_progress_handler(None, 0)
     return steps
 
 
 def _handler_reads(connection: Connection) -> int:
-    found = connection.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'")).all()
-    return sum(int(value) for _, value in found)
+    # Beside what is read, what an index has been asked about, and did not fit.
+    asked = "'^Handler_(read|icp_attempts)'"
+    names = text(f"SHOW SESSION STATUS WHERE Variable_name REGEXP {asked}")
+    return sum(int(value) for _, value in connection.execute(names))
