@@ -229,7 +229,9 @@ def _wait_for_id(made: Tables) -> RowUpdate:
     task = made.task.c
 
     def where(given: GivenValues) -> ColumnElement[bool]:
-        return and_(_is_version(made, given), task.todo == constant(SyncState.RELAY))
+        # One that is to be rebuilt would hold up all others.
+        waits = task.todo.in_([constant(SyncState.RELAY), constant(SyncState.REBUILD)])
+        return and_(_is_version(made, given), waits)
 
     def changes(given: GivenValues) -> dict[str, ColumnElement[Any]]:
         return {"todo": constant(SyncState.TAKEN), "message": given["b_message"]}

@@ -172,6 +172,24 @@ def test_a_row_that_comes_near_waits_until_its_id_is_free(
     assert "waits" in caplog.text
 
 
+def test_a_row_waits_for_its_id_also_if_the_ledger_is_bound_anew(
+    harness: LedgerHarness, bridge: Bridge, store: Store
+) -> None:
+    harness.insert("a", 3 * HOUR)
+    bridge.make_task("other.task", [], "1h", id="a")
+    come_near(harness, "a")
+    harness.settle_down()
+    relay = harness.relay()
+    relay.rebind()
+    for _ in range(3):
+        finish(relay.carry())
+    assert harness.row("a").todo == SyncState.TAKEN  # or no task of the ledger would be claimed
+    bridge.cancel("a")
+    harness.rows.ask_for_ids_again()
+    harness.settle_down()
+    assert state_of(store, "a") is State.PENDING
+
+
 def test_without_a_wait_a_taken_id_is_refused(harness: LedgerHarness, bridge: Bridge) -> None:
     bridge.make_task("other.task", [], "1h", id="a")
     harness.insert("a", HOUR // 2)
