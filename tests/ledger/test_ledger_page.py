@@ -77,7 +77,7 @@ def test_a_plain_insert_is_a_task(engine: Engine, ledger: Ledger, made: Tables) 
         assert new_task_of(plain, plain["written"]).call == b"orders.rate?[17]"
         ledger.make_task(connection, "orders.rate", [17], "72h", id="same", ext="order-17")
         [same] = connection.execute(made.task.select().where(made.task.c.id == "same")).mappings()
-        times = {"id", "generation", "created", "modified", "written"}
+        times = {"id", "generation", "created", "modified", "written", "planned"}
         assert {name: value for name, value in plain.items() if name not in times} == {
             name: value for name, value in same.items() if name not in times
         }
