@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from expirebridge.cli.options import AsJson, Prefix, Url
-from expirebridge.cli.output import left_out_as_data, print_json, print_table, warn_of
+from expirebridge.cli.output import left_out_as_data, print_json, print_table, warn, warn_of
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidTask
 from expirebridge.lateness import calls
 from expirebridge.lateness.calls import Forecast
 from expirebridge.settings import Settings
+from expirebridge.task.absence import what_is_elsewhere
 from expirebridge.task.durations import human, seconds_of
 from expirebridge.task.task import from_ms
 
@@ -55,6 +56,9 @@ def forecast(
         call = calls.forecast(width, spans, sample=max(LOOKS // spans, 1))
         coming = store.run(call)
         left_out = store.left_out
+        elsewhere = store.run(what_is_elsewhere(due_within=width * spans))
+    for sentence in elsewhere:
+        warn(sentence)
     if as_json:
         return print_json(_forecast_as_data(coming) | left_out_as_data(left_out))
     warn_of(left_out)

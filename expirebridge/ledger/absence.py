@@ -16,11 +16,11 @@ def where_it_may_be(id: str) -> Steps[str | None]:
     )
 
 
-def what_is_elsewhere() -> Steps[str | None]:
-    """Return which rows are kept back; None without a horizon."""
+def what_is_elsewhere(due_within: float) -> Steps[str | None]:
+    """Return which rows are kept back; None without a horizon, and if it is further away."""
     known = yield from read_ledgers()
     horizons = [one.horizon for one in known.values() if one.horizon is not None]
-    if not horizons:
+    if not horizons or min(horizons) >= due_within * 1000:
         return None
     return (
         "rows of the ledger that are kept back in SQL, since they are due in more than "

@@ -15,8 +15,10 @@ from sqlalchemy import (
     Select,
     and_,
     case,
+    false,
     func,
     literal,
+    not_,
     or_,
     select,
     update,
@@ -229,18 +231,21 @@ class LedgerInspector:
         number of these is returned. A row that is relayed meanwhile may be added although it is a
         task of Redis, too.
         """
-        row, later = self._tables.task.c, 0
+        row = self._tables.task.c
         planned = func.coalesce(row.due, row.at_ms, row.written + row.delay_ms).label("planned")
         of_task = row.id, row.func, row.params, row.options, row.decided
-        query = select(*of_task, planned, NowMs().label("now"))
+        in_time = self._unrelayed()
+        is_later: ColumnElement[bool] = false()
+        if due_within is not None:
+            # Most rows may be kept back for a year: they are counted where they are.
+            is_later = planned >= select(NowMs() + round(due_within * 1000)).scalar_subquery()
+            in_time = (*in_time, not_(is_later))
+        later = select(func.count()).where(*self._unrelayed(), is_later)
         with self._reading() as connection:
-            for each in self._each(connection, query.where(*self._unrelayed())):
-                if due_within is not None and each.planned >= each.now + due_within * 1000:
-                    later += 1
-                else:
-                    args, second = str(each.params).encode(), on_signal_of(each._mapping)
-                    add(StoredCall(each.id, each.func, args, each.planned, second))
-        return later
+            for each in self._each(connection, select(*of_task, planned).where(*in_time)):
+                args, second = str(each.params).encode(), on_signal_of(each._mapping)
+                add(StoredCall(each.id, each.func, args, each.planned, second))
+            return 0 if due_within is None else connection.scalar(later) or 0
 
     def _figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
         with self._reading() as connection:

@@ -4,7 +4,7 @@ import heapq
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +26,7 @@ from expirebridge.series.calls import series_page
 from expirebridge.series.replies import StoredSeries
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
+from expirebridge.task.absence import what_is_elsewhere
 from expirebridge.task.calls.pages import Pages
 from expirebridge.task.listings import texts_of
 from expirebridge.task.queue_place import limit_name_of
@@ -78,15 +79,23 @@ def export(
             else:
                 output.write(line)
         left_out = store.left_out
-    if counts.running:
-        warn(f"{plural(counts.running, 'running task is', 'running tasks are')} left out")
-    if unreadable:
-        unread = plural(unreadable, "task that cannot be read is", "tasks that cannot be read are")
-        warn(f"{unread} left out")
+        elsewhere = store.run(what_is_elsewhere())
+    _warn_of_rest(counts.running, unreadable, elsewhere)
     for text in texts_of(left_out):
         warn(f"left out: {text}")
     if left_out:
         raise typer.Exit(NOT_POSSIBLE)
+
+
+def _warn_of_rest(running: int, unreadable: int, elsewhere: Sequence[str]) -> None:
+    """Say which tasks were not written, beside those of partitions that cannot be read."""
+    for sentence in elsewhere:
+        warn(sentence)
+    if running:
+        warn(f"{plural(running, 'running task is', 'running tasks are')} left out")
+    if unreadable:
+        unread = plural(unreadable, "task that cannot be read is", "tasks that cannot be read are")
+        warn(f"{unread} left out")
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Tasks that are not here: capabilities may keep some elsewhere until they are due."""
 
+from math import inf
 from typing import Protocol, cast
 
 from expirebridge.capabilities import given
@@ -15,8 +16,9 @@ class KeepsElsewhere(Protocol):
         """Return where the task of this id may be that is not here, as a clause about it, and what
         finds it there; None if the capability keeps nothing elsewhere."""
 
-    def what_is_elsewhere(self) -> Steps[str | None]:
-        """Return which tasks are not here, as a sentence; None if all are."""
+    def what_is_elsewhere(self, due_within: float) -> Steps[str | None]:
+        """Return which tasks are not here, as a sentence; None if all are that are due in so many
+        seconds."""
 
 
 def why_absent(id: str) -> Steps[str]:
@@ -29,11 +31,14 @@ def why_absent(id: str) -> Steps[str]:
     return "; ".join(clauses)
 
 
-def what_is_elsewhere() -> Steps[list[str]]:
-    """Return which tasks no listing of this database has, nor any change by a tag or a function."""
+def what_is_elsewhere(due_within: float = inf) -> Steps[list[str]]:
+    """Return which tasks no listing of this database has, nor any change by a tag or a function.
+
+    Nothing is said if all are here that are due in so many seconds.
+    """
     sentences = list[str]()
     for one in _given():
-        found = yield from one.what_is_elsewhere()
+        found = yield from one.what_is_elsewhere(due_within)
         if found is not None:
             sentences.append(found)
     return sentences

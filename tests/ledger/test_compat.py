@@ -83,6 +83,24 @@ def test_only_what_is_due_in_time_is_compared(
     assert found["left_out"] == {"later": 1, "paused": 0}
 
 
+def test_rows_that_are_kept_back_are_compared(
+    engine: Engine, made: Tables, store: Store, folder: Path, url: str
+) -> None:
+    """Their functions must be there once they come near."""
+    harness = LedgerHarness(engine, made, store, horizon=3600.0)
+    harness.insert("far", 24 * HOUR, func="mail.welcome")
+    harness.insert("moved", 24 * HOUR, func="mail.welcome")
+    harness.change("moved", due=None, delay_ms=48 * HOUR)
+    harness.settle_down()
+    assert harness.row("far").stamp == 0
+    code, found = compat(harness, folder, url)
+    assert (code, found["compared"], found["failing"]) == (3, 2, 2)
+    code, found = compat(harness, folder, url, "--due-within", "36h")
+    assert (code, found["failing"], found["left_out"]) == (3, 1, {"later": 1, "paused": 0})
+    code, found = compat(harness, folder, url, "--due-within", "1h")
+    assert (code, found["compared"], found["left_out"]) == (0, 0, {"later": 2, "paused": 0})
+
+
 def test_a_password_on_the_command_line_is_refused(
     harness: LedgerHarness, folder: Path, url: str
 ) -> None:

@@ -1,7 +1,9 @@
 """What a Bridge, commands and pages without SQL say of tasks that a ledger keeps back."""
 
+import json
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -107,3 +109,14 @@ def test_json_is_as_without_a_horizon(url: str) -> None:
         "running": 0,
     }
     assert "near" in invoke("show", "near", url=url)
+
+
+@pytest.mark.usefixtures("harness")
+def test_an_export_and_a_forecast_beyond_the_horizon_say_so_too(url: str, tmp_path: Path) -> None:
+    assert run("export", str(tmp_path / "tasks.ndjson"), url=url).stderr.splitlines() == [
+        f"expirebridge: {ELSEWHERE}"
+    ]
+    assert run("forecast", "--for", "1h", url=url).stderr == ""
+    further = run("forecast", "--for", "2h", "--json", url=url)
+    assert further.stderr == f"expirebridge: {ELSEWHERE}\n"
+    assert sum(span["count"] for span in json.loads(further.stdout)["spans"]) == 1
