@@ -195,6 +195,35 @@ def _read_results(reply: list[Any]) -> list[RelayResult] | None:
     ]
 
 
+def send_early(rows: Iterable[RelayedRow], *, nonce: str, least: int) -> Command[list[bool] | None]:
+    """Create the tasks of rows before their batch; of each, whether it was created.
+
+    None if the server is bound to another ledger, or has not seen the batch of the number `least`:
+    then nothing was written.
+    """
+    items = [argument for row in rows for argument in row.encode()]
+    return script("send_early", nonce, least, *items, read=_read_sent)
+
+
+def _read_sent(reply: list[int]) -> list[bool] | None:
+    return [bool(each) for each in reply] or None
+
+
+class EarlyVerdict(IntEnum):
+    """The reply of judge_early.lua for a claimed task that has no row."""
+
+    NOT_EARLY = 0
+    WAITS = 1
+    OVER = 2  # its record is no longer that of a ledger, and has ended
+
+
+def judge_early(id: str, token: str, reason: str, settings: Settings) -> Command[EarlyVerdict]:
+    """Judge a claimed task without a row: `reason` is why it ends, if it has waited for long."""
+    return script(
+        "judge_early", id, token, milliseconds(settings.keep_succeeded), reason, read=EarlyVerdict
+    )
+
+
 class WriteBack(NamedTuple):
     """The state of a dirty task, for its row."""
 

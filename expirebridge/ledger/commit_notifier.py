@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Protocol, cast
 
 from redis import RedisError
@@ -18,15 +19,34 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.calls import partitions
 from expirebridge.task.calls.call import Steps
+from expirebridge.task.commit_message import MOST_IDS, commit_message
 from expirebridge.task.forks import renew_after_fork
 from expirebridge.task.transactions import Transaction
 
 logger = logging.getLogger("expirebridge")
 
-MESSAGE = "ledger"
-"""The message that is published on the doorbell's channel."""
 GAP = 0.005
 """The least seconds between two notifications: one covers all commits before it."""
+
+
+class Committed:
+    """What a notification says: the ids of new rows, and whether there are others."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, None] = {}
+        self.has_others = False
+
+    def add(self, ids: Collection[str] | None) -> None:
+        """Add new rows of these ids; None: others. Beyond a few ids, they are others, too."""
+        if ids is not None and len(self.ids) + len(ids) <= MOST_IDS:
+            self.ids |= dict.fromkeys(ids)
+        else:
+            self.has_others = True
+
+    def messages(self) -> list[str]:
+        """What is published: ids first, since the rows that they name are sent early."""
+        named = [commit_message(self.ids)] if self.ids else []
+        return named + ([] if named and not self.has_others else [commit_message()])
 
 
 class FunctionLookup(Protocol):
@@ -61,6 +81,8 @@ class CommitNotifier:
         self._settings = settings
         modules = cast("tuple[GivesFunctionLookup, ...]", given("function_lookup"))
         self._lookups = [module.lookup_for(settings) for module in modules]
+        self._own = threading.local()
+        """What was made in transactions of this thread whose commit is not seen from here."""
         self._funcs = set[str]()
         """Functions about which the listeners are still to be asked."""
         self.renew()
@@ -71,9 +93,31 @@ class CommitNotifier:
         self._wanted = threading.Event()
         self._lock = threading.Lock()
         self._is_started = False
+        self._committed: Committed | None = None
 
     def notify(self) -> None:
         """Have listeners look at the ledger; returns at once."""
+        committed = self._noted_here()
+        del self._own.noted
+        committed.add(None)
+        self._publish(committed)
+
+    def _publish(self, committed: Committed) -> None:
+        with self._lock:
+            if self._committed is None:
+                self._committed = committed
+            else:
+                self._committed.add(committed.ids)
+                self._committed.has_others |= committed.has_others
+        self._wake()
+
+    def _noted_here(self) -> Committed:
+        if not hasattr(self._own, "noted"):
+            self._own.noted = Committed()
+        noted: Committed = self._own.noted
+        return noted
+
+    def _wake(self) -> None:
         if not self._is_started:
             self._start()
         self._wanted.set()
@@ -83,11 +127,32 @@ class CommitNotifier:
         if new := set[str]().union(*(one.new_among(funcs) for one in self._lookups)):
             with self._lock:
                 self._funcs |= new
-            self.notify()
+            self._wake()
 
-    def on_commit(self, session: Session) -> None:  # noqa: ARG002 - an event of SQLAlchemy
-        """Notify listeners: this session was committed."""
-        self.notify()
+    def note(self, transaction: Transaction, ids: Collection[str] | None) -> None:
+        """Notify listeners when this transaction of a Session or of Django is committed.
+
+        `ids` are those of new rows in it; None: something else was changed. Of other transactions
+        the ids are kept until `notify` is called in this thread.
+        """
+        if isinstance(transaction, scoped_session):
+            transaction = transaction()
+        if isinstance(transaction, Session):
+            transaction.info.setdefault(self, Committed()).add(ids)
+            if not event.contains(transaction, "after_commit", self.on_commit):
+                event.listen(transaction, "after_commit", self.on_commit)
+        elif hasattr(transaction, "vendor") and hasattr(transaction, "on_commit"):
+            committed = Committed()
+            committed.add(ids)
+            transaction.on_commit(partial(self._publish, committed))
+        else:
+            self._noted_here().add(ids)
+
+    def on_commit(self, session: Session) -> None:
+        """Notify listeners: this session was committed. A savepoint is not yet."""
+        if not session.in_nested_transaction():
+            committed = session.info.pop(self, None) or Committed()
+            self._publish(committed)
 
     def _start(self) -> None:
         with self._lock:
@@ -104,9 +169,11 @@ class CommitNotifier:
             try:
                 if server is None:
                     server = self._connected()
-                server.client.publish(server.database.doorbell_channel, MESSAGE)
                 with self._lock:
                     funcs, self._funcs = self._funcs, set()
+                    committed, self._committed = self._committed, None
+                for message in committed.messages() if committed else ():
+                    server.client.publish(server.database.doorbell_channel, message)
                 for lookup in self._lookups if funcs else ():
                     server.run(lookup.warn(funcs))
             except (RedisError, OSError, ServerUnreachable) as error:
@@ -122,14 +189,3 @@ class CommitNotifier:
         with contextlib.suppress(NotPermitted):  # then it has one partition, as far as we know
             server.run(partitions.read_partitions())
         return server
-
-
-def notify_after_commit(transaction: Transaction, notifier: CommitNotifier) -> None:
-    """Notify listeners when this transaction of a Session or of Django is committed."""
-    if isinstance(transaction, scoped_session):
-        transaction = transaction()
-    if isinstance(transaction, Session):
-        if not event.contains(transaction, "after_commit", notifier.on_commit):
-            event.listen(transaction, "after_commit", notifier.on_commit)
-    elif hasattr(transaction, "vendor") and hasattr(transaction, "on_commit"):
-        transaction.on_commit(notifier.notify)

@@ -1,7 +1,7 @@
 """The producer's API of the ledger: tasks in the caller's own transaction."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
 from expirebridge.hooks import Hook, Hooks, Made, Making, NotMade
-from expirebridge.ledger.commit_notifier import CommitNotifier, notify_after_commit
+from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.row_signals import answer_to, signalled
@@ -201,7 +201,7 @@ class Ledger:
             on_signal=on_signal, **policies,
         )  # fmt: skip
         check_ext(ext)
-        adapter = self._changing(session)
+        adapter = self._changing(session, [new.id])
         announce(self._hooks, [new])
         with not_made(self._hooks, [new]):
             values = values_of(new, ledger=self.name, ext=ext)
@@ -222,7 +222,7 @@ class Ledger:
         """
         check_transaction(session)
         new, exts = self._checked(tasks)
-        adapter = self._changing(session)
+        adapter = self._changing(session, [one.id for one in new])
         announce(self._hooks, new)
         with not_made(self._hooks, new):
             values = [
@@ -540,11 +540,16 @@ class Ledger:
         if self._notifier is not None:
             self._notifier.notify()
 
-    def _changing(self, session: Transaction) -> TransactionAdapter:
-        """Return the adapter of a transaction that writes: listeners are notified of its commit."""
+    def _changing(
+        self, session: Transaction, ids: Collection[str] | None = None
+    ) -> TransactionAdapter:
+        """Return the adapter of a transaction that writes: listeners are notified of its commit.
+
+        `ids`: it makes rows with these, and nothing else.
+        """
         adapter = self._adapter(session)
         if self._notifier is not None:
-            notify_after_commit(session, self._notifier)
+            self._notifier.note(session, ids)
         return adapter
 
     def _adapter(self, session: Transaction) -> TransactionAdapter:

@@ -13,6 +13,7 @@ from expirebridge.hooks import Passed
 from expirebridge.ledger import calls, engine
 from expirebridge.ledger.binding import Binder, place_of
 from expirebridge.ledger.completion import Completer
+from expirebridge.ledger.early_sends import EarlySends
 from expirebridge.ledger.engine import (
     DaemonPool,
     RelayTransactions,
@@ -90,7 +91,8 @@ def _ignore_result(call: "asyncio.Task[None]") -> None:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-THREADS = 4
+RELAY_THREADS, THREADS = 4, 2
+"""For batches, and for what claims and gates wait for, which is not to wait for batches."""
 TRIES = 5
 LOOKS, LOOK_PAUSE = 5, 0.05
 """How often in all, and after how many seconds, a server is asked again that seems to have lost
@@ -113,13 +115,14 @@ class LedgerEngine:
         self.settings = settings
         self.url = read_url(settings.ledger)
         self.made = tables(MetaData())
-        self.engine = engine_of(self.url)
+        self.engine = engine_of(self.url, pool_size=RELAY_THREADS + THREADS + 1)
         check_after_idling(self.engine)
         self.transactions = RelayTransactions(self.engine)
         self.connections = 0
         """The number of connections made to the database: each may lead to another server."""
         event.listen(self.engine, "connect", self._count)
-        self.waiters = DaemonPool(THREADS)
+        self._relays, self._waiters = DaemonPool(RELAY_THREADS), DaemonPool(THREADS)
+        self._early_sender = DaemonPool(1)
         self._state_caches: dict[PartitionLayout, RelayStateCache] = {}
 
     def partition(
@@ -136,12 +139,20 @@ class LedgerEngine:
 
     def state_cache(self, relay_store: RelayStore) -> RelayStateCache:
         """Return the state that all partitions of one layout share."""
-        cache = RelayStateCache(relay_store, self.url, self.begin)
+        cache = RelayStateCache(relay_store, self.url, self.ask)
         return self._state_caches.setdefault(relay_store.layout, cache)
 
     def begin(self, method: Callable[[], T]) -> "asyncio.Future[T]":
-        """Call a method in a thread, however long it takes."""
-        return asyncio.wrap_future(self.waiters.submit(method))
+        """Call a method in a thread for batches, however long it takes."""
+        return asyncio.wrap_future(self._relays.submit(method))
+
+    def ask(self, method: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a method for which claims or gates wait, in a thread for these."""
+        return asyncio.wrap_future(self._waiters.submit(method))
+
+    def send_early(self, method: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a method in the thread of early sends."""
+        return asyncio.wrap_future(self._early_sender.submit(method))
 
     def all_partitions(self, server: Partitions) -> list["LedgerPartition"]:
         """Return the ledger in each partition. Raises a ServerError if one does not answer."""
@@ -149,7 +160,9 @@ class LedgerEngine:
 
     def close(self) -> None:
         """Close the connections to the database; one in use ends with its call, or the process."""
-        self.waiters.close(self.engine.dispose)
+        for pool in (self._early_sender, self._waiters):
+            pool.close(_nothing)
+        self._relays.close(self.engine.dispose)
 
 
 class LedgerPartition:
@@ -184,21 +197,28 @@ class LedgerPartition:
             self._transactions, self._made, self.relay, store, name=self.name,
             partition=self._relay_store.partition,
         )  # fmt: skip
+        self._early_sends = EarlySends(self.relay, self._relay_store, store)
         self._is_first = self._relay_store.partition == 0
         self._state_cache = engine.state_cache(self._relay_store) if layout.count > 1 else None
         self._store = store
         self._asks_again = float("-inf")
         """When rows that wait for their ids are next relayed again, by time.monotonic()."""
         self._lock = threading.Lock()
-        self._begin = engine.begin
+        self._engine = engine
 
     async def run(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Call one of the other methods in a thread, and await it.
 
         Raises LedgerUnreachable if that takes longer than 5 s. A call that has begun goes on.
         """
+        return await self._answer(self._engine.ask(partial(method, *args, **options)))
+
+    async def bring_together(self) -> int:
+        """As `relay_once`; raises as `run`."""
+        return await self._answer(self.begin(self.relay_once))
+
+    async def _answer(self, call: asyncio.Future[T]) -> T:
         waited = engine.PATIENCE
-        call = self.begin(method, *args, **options)
         # Not asyncio.timeout: in a task that was cancelled before, Python 3.11.2 takes the time
         # that is over for another cancellation.
         try:
@@ -213,7 +233,7 @@ class LedgerPartition:
         self, method: Callable[P, T], *args: P.args, **options: P.kwargs
     ) -> asyncio.Future[T]:
         """Call one of the other methods in a thread, however long it takes."""
-        return self._begin(partial(method, *args, **options))
+        return self._engine.begin(partial(method, *args, **options))
 
     async def look_and_relay(
         self, store: AsyncStore, since: float, *, in_hurry: bool = False
@@ -307,6 +327,19 @@ class LedgerPartition:
             self._asks_again = time.monotonic() + ASKED_AGAIN
             self._relay_store.ask_for_ids_again()
 
+    def has(self, id: str) -> bool:
+        """True if the task of this id belongs to this partition."""
+        return self._relay_store.layout.partition_of(id) == self._relay_store.partition
+
+    def begin_early(self, ids: Collection[str], least: int) -> asyncio.Future[bool]:
+        """Call `send_early` in the thread for that, however long it takes."""
+        return self._engine.send_early(partial(self.send_early, ids, least))
+
+    def send_early(self, ids: Collection[str], least: int) -> bool:
+        """Send these rows before their batch, as `EarlySends.send`; whether all were sent."""
+        with translated(self._url):
+            return finish(self._early_sends.send(ids, least=least))
+
     def _make_ticks(self) -> bool:
         """Make the ticks of series that are due soon; returns whether there were any."""
         made = [make_ticks(self._transactions, self._made, self.name)]
@@ -390,3 +423,7 @@ class LedgerPartition:
 
 def _itself(store: Store) -> Store:
     return store
+
+
+def _nothing() -> None:
+    pass

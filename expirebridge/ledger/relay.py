@@ -259,7 +259,7 @@ class Relay:
         sent, refused = [], []
         for at, row in enumerate(page.rows):
             try:
-                sent.append((at, _relayed_row(row, page.now)))
+                sent.append((at, relayed_row(row, page.now)))
             except InvalidTask as error:
                 # One that has ended was refused before: there is nothing to relay.
                 reason = str(error) if row.status == Status.WAITING else None
@@ -316,7 +316,7 @@ class Relay:
         return len(dirty.entries)
 
 
-def _relayed_row(row: Row[Any], now: int) -> RelayedRow:
+def relayed_row(row: Row[Any], now: int) -> RelayedRow:
     """Return what the relay sends of a row; `now` is the time of its database, in ms.
 
     Raises InvalidTask for values that another program wrote and that no task can have.

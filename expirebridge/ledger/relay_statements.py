@@ -99,6 +99,8 @@ class RelayStatements:
     write_back: RowUpdate
     relay_again: Update
     ask: Select[Any]
+    waiting: Select[Any]
+    """The rows of the tasks `b_ids` that wait to be relayed, and are not kept back."""
 
 
 @lru_cache
@@ -142,6 +144,7 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         write_back=_write_back(made),
         relay_again=_relay_again(made),
         ask=some.with_only_columns(*state, task.message),
+        waiting=_waiting(made),
     )
 
 
@@ -174,6 +177,14 @@ def _free(
         for todo in (SyncState.RELAY, SyncState.REBUILD)
         for partition in partitions
     ]
+
+
+def _waiting(made: Tables) -> Select[Any]:
+    """Rows to relay, by their ids."""
+    task = made.task.c
+    near = task.planned <= NowMs() + _horizon
+    mine = (task.ledger == _ledger, _is_one_of_ids(made))
+    return _with_time(select(made.task).where(*mine, task.todo == constant(SyncState.RELAY), near))
 
 
 def _with_time(page: Select[Any]) -> Select[Any]:

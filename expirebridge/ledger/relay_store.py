@@ -367,6 +367,12 @@ class RelayStore:
             if ids:
                 connection.execute(self._statements.ask_again, self._ledgers | {"b_ids": ids})
 
+    def read_waiting(self, ids: Iterable[str]) -> Sequence[Row[Any]]:
+        """Return the rows of these tasks that wait for the relay, and are not kept back."""
+        asked = {**self._waiting, "b_ids": list(ids)}
+        with self.engine.connect() as connection:
+            return connection.execute(self._statements.waiting, asked).all()
+
     def recall(self, ids: Iterable[str]) -> list[str]:
         """Have the waiting ones of these tasks relayed again: the server lost their records.
 

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from expirebridge.errors import (
 )
 from expirebridge.hooks import Hooks
 from expirebridge.ledger import calls
+from expirebridge.ledger.early_sender import EarlySender
 from expirebridge.ledger.row_check import LedgerGate, Link, RowCheck
 from expirebridge.listener.execution.attempt import Attempt, FinishedAttempt
 from expirebridge.listener.execution.capacity import Wakeup
@@ -387,7 +388,8 @@ class LedgerRoles(PartitionRoles):
         settings, membership = partition.settings, partition.membership
         self.gate = gate = LedgerGate(partition)
         ledger = ledger_engine.partition(lambda: partition.session.heart_store, lambda: gate.link)
-        self.rows = RowCheck(ledger, gate)
+        self._ledger = ledger
+        self.rows = RowCheck(ledger, gate, settings)
         self._consistency_check = ConsistencyCheck(
             partition, ledger, gate, wakeup=partition.wakeup,
             pause=settings.lease / claiming.BEATS_PER_LEASE,
@@ -396,6 +398,7 @@ class LedgerRoles(PartitionRoles):
         self._relay_loop = RelayLoop(
             partition, ledger, membership, hooks=partition.hooks, late_starts=late_starts
         )
+        self._early_sender = EarlySender(ledger, gate, membership, self._relay_loop)
         self._retention_loop = RetentionLoop(ledger, membership, keep=settings.ledger_keep)
         self.words = [calls.horizon_word(settings.ledger_horizon)]
 
@@ -403,13 +406,18 @@ class LedgerRoles(PartitionRoles):
         """The coroutine of each role, by its name."""
         return {
             "relay of the ledger": self._relay_loop.run(),
+            "early sends": self._early_sender.run(),
             "gate": self._consistency_check.run(),
             "old rows of the ledger": self._retention_loop.run(),
         }
 
-    def hear_commit(self) -> None:
-        """Wake the relay."""
-        self._relay_loop.notify()
+    def hear_commit(self, ids: Sequence[str]) -> None:
+        """Send these rows early, or wake the relay; of other partitions there is nothing to do."""
+        own = [id for id in ids if self._ledger.has(id)]
+        if ids and not own:
+            return
+        if not own or not self._early_sender.hear(own):
+            self._relay_loop.notify()
 
     def hear_end(self, finished: FinishedAttempt) -> None:
         """Have the relay rest if the task began late, and look soon if it has a row."""

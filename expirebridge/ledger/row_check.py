@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from expirebridge.errors import CompletionRefused, LedgerError, ServerError
 from expirebridge.hooks import End
+from expirebridge.ledger import calls
 from expirebridge.ledger.rows import FINAL_STATES, DesiredState, RowState, RowVersion, Status
 from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.session import PartitionSession, SessionOwner
+from expirebridge.settings import Settings
 from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.keys import ERASED
 
@@ -23,6 +25,7 @@ DATABASE_RETRY = 1.0
 """Seconds for which a task is put off when the ledger's database does not answer."""
 VERSION_RETRY = 0.5
 """Seconds for which it is put off if row and record still differ after a batch of the relay."""
+_NO_ROW = "its row is gone from the ledger"
 _CLOSED = "the connection to the server is new: the ledger is compared with it first"
 
 
@@ -56,12 +59,17 @@ class LedgerGate:
         return Link(session, session.connection_count.made)
 
     @property
-    def number(self) -> int | None:
+    def opened_with(self) -> int | None:
         """The number of the batch that the server must have seen; None while it is closed."""
-        if self._opened == self.link:
-            return self._number
-        self.wanted.set()
-        return None
+        return self._number if self._opened == self.link else None
+
+    @property
+    def number(self) -> int | None:
+        """The same, for a task: that wants a closed gate to be opened."""
+        number = self.opened_with
+        if number is None:
+            self.wanted.set()
+        return number
 
     def open(self, link: Link, number: int) -> bool:
         """Open it for this link, whose server has seen that batch; True if it was closed."""
@@ -89,7 +97,8 @@ class RowCheck:
     query.
     """
 
-    def __init__(self, partition: "LedgerPartition", gate: LedgerGate) -> None:
+    def __init__(self, partition: "LedgerPartition", gate: LedgerGate, settings: Settings) -> None:
+        self._settings = settings
         self._partition = partition
         self._gate = gate
         self._asked: dict[str, _Question] = {}
@@ -115,6 +124,8 @@ class RowCheck:
             return attempt.outcomes.not_begun(DATABASE_RETRY, f"{error}; it waits for the ledger")
         if self._gate.number is None:
             raise StartRefused(_CLOSED)
+        if row is None and await self._awaits_its_row(attempt):
+            return attempt.outcomes.dropped(VERSION_RETRY, _NO_ROW, began=False)
         return outcome_by_row(attempt, record, row)
 
     async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
@@ -131,15 +142,32 @@ class RowCheck:
             if not isinstance(failed.error, CompletionRefused):
                 return failed  # if its row has ended, the relay updates Redis
             return attempt.outcomes.spread(DATABASE_RETRY, f"{failed.error}; {error}")
+        if row is None and await self._awaits_its_row(attempt):
+            if not isinstance(failed.error, CompletionRefused):
+                return failed
+            return attempt.outcomes.spread(DATABASE_RETRY, f"{failed.error}; {_NO_ROW}")
         by_row = outcome_by_row(attempt, record, row)
         return outcome_after(failed, by_row)
+
+    async def _awaits_its_row(self, attempt: "Attempt") -> bool:
+        """True if a task without a row is put off, since it was sent before its batch.
+
+        One that has waited for long has ended in the server when this returns.
+        """
+        claimed = attempt.claimed
+        call = calls.judge_early(claimed.id, claimed.token, _NO_ROW, self._settings)
+        try:
+            verdict = await self._gate.link.session.store.run(call)
+        except ServerError:
+            return True
+        return verdict is calls.EarlyVerdict.WAITS
 
     async def _bring_together(self) -> None:
         """Relay a batch in each direction, so that rows and records agree; those that ask at the
         same moment share it. A failure is left to the next question to the row."""
         if self._relaying is None or self._relaying.done():
             partition = self._partition
-            self._relaying = asyncio.ensure_future(partition.run(partition.relay_once))
+            self._relaying = asyncio.ensure_future(partition.bring_together())
         with contextlib.suppress(LedgerError, ServerError):
             await asyncio.shield(self._relaying)
 
@@ -243,7 +271,7 @@ def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:
     and record together; or its final state.
     """
     if row is None:
-        return "cancelled", "its row is gone from the ledger"
+        return "cancelled", _NO_ROW
     if record is None:
         return "later", "its record names no row"
     version = row.version

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -432,6 +432,8 @@ def hand_over(client: redis.Redis) -> None:
     run(migration.end_receiving())
     assert tasks.state("goes") is State.PENDING
     assert run(ledger_calls.forget_ended(["goes"], nonce=nonce, least=0)) == []
+    judged = run(ledger_calls.judge_early("goes", "t", "no row", SETTINGS))
+    assert judged is ledger_calls.EarlyVerdict.NOT_EARLY
     client.flushdb()
 
 
@@ -647,6 +649,8 @@ def relay(store: Store) -> None:
     assert store.run(sent) is not None
     dirty = store.run(ledger_calls.read_dirty(100))
     assert store.run(ledger_calls.forget_dirty(dirty, number=2))
+    early = replace(row, id="early", what="waits")
+    assert store.run(ledger_calls.send_early([early], nonce="nonce", least=2)) == [True]
 
 
 def scripts_known_to(client: redis.Redis) -> set[str]:

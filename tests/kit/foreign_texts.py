@@ -241,6 +241,7 @@ RECIPES: Mapping[str, Recipe] = {
         (0, text, 1000, b"c0de ?" + text, 1),
     ],
     "hold": _one("tag a", None),
+    "judge_early": lambda text: [(0, id, text, 1, text) for id in IDS],
     "leave": _one("L1"),
     "let_pass": _each_id(),
     "list": _list,
@@ -305,6 +306,10 @@ RECIPES: Mapping[str, Recipe] = {
     "run_now": _each_id("n"),
     "run_series": _one("n", "ser"),
     "scan": _one(0, 1000, 1, 1),
+    "send_early": lambda text: [
+        (0, "L", 0, id, "1 1", "waits", "", "mail.send?@", "in", 1, 2, "args", text, "tags", text)
+        for id in ("new", *IDS)
+    ],
     "set_weight": _one("A", None, 2),
     "signal": lambda text: [
         (0, "n", id, digests, text, text) for id in IDS for digests in ("", text)

@@ -42,8 +42,9 @@ from expirebridge.connection import clients
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.lateness import calls as forecasting
+from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import tables
-from expirebridge.ledger.rows import Status
+from expirebridge.ledger.rows import RowVersion, Status
 from expirebridge.ledger.schema import create
 from expirebridge.limits.hold_calls import list_holds
 from expirebridge.listener.execution.leases import Leases
@@ -82,7 +83,7 @@ from tests.kit.proxy import Proxy
 from tests.kit.series import follow, put, retime, series
 from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.states import KEY, bring
-from tests.kit.steps import age, claim, new, server_ms, settle
+from tests.kit.steps import age, claim, new, server_ms, settle, state_of
 from tests.kit.waiting import declare
 from tests.kit.witness import Witness, listening
 
@@ -1097,6 +1098,34 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     engine.dispose()
 
 
+EARLY = ("send_early", "judge_early")
+
+
+@pytest.mark.parametrize("script", EARLY)
+def test_what_is_sent_early_is_sent_and_judged_once(
+    proxy: Proxy, store: Store, client: redis.Redis, script: str
+) -> None:
+    through = Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    store.run(ledger_calls.bind_ledger("nonce"))
+    proxy.cut_reply_of(script)
+    row = ledger_calls.RelayedRow(
+        id="a", version=RowVersion(1, 1), what="waits", hint="", call=b"mail.send?[1]",
+        when="in", ms=0,
+    )  # fmt: skip
+    sent = through.run(ledger_calls.send_early([row], nonce="nonce", least=0))
+    assert sent == [script != "send_early"]  # a resend finds its record
+    store.run(claiming.claim("t", Settings(), places=1, idle=True, gate=0))
+    client.hset("expirebridge:task:a", "early", 1)
+    verdict = through.run(ledger_calls.judge_early("a", "t", "no row", Settings()))
+    over, not_early = ledger_calls.EarlyVerdict.OVER, ledger_calls.EarlyVerdict.NOT_EARLY
+    assert verdict is (over if script == "send_early" else not_early)  # which ends it, too
+    settle(store, Settlement("a", "t", "cancelled"))
+    assert state_of(store, "a") is State.CANCELLED
+    assert client.zcard("expirebridge:dirty") == 0
+    assert proxy.cuts == {script: 1}
+    through.close()
+
+
 # Groups
 
 
@@ -1197,5 +1226,5 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "read_partitions",
     }
     every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(GROUPS)
-    every |= {"read_groups", "restore_group", "restore_slots", *MOVE}
+    every |= {"read_groups", "restore_group", "restore_slots", *MOVE, *EARLY}
     assert every == set(NAMES)

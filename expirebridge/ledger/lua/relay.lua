@@ -16,7 +16,8 @@
 --
 -- A record holds the generation and the revision of its row that were applied last. A row with others is applied
 -- to the record's present state: see docs/reference/states.md. A row can be relayed more than once. If its task
--- changed meanwhile, the row is marked dirty, so that the change is written back to it.
+-- changed meanwhile, the row is marked dirty, so that the change is written back to it. What send_early.lua made is no
+-- longer early.
 --
 -- relay_create, relay_end and relay_move each hold one part of this; `apply_row` decides which applies.
 
@@ -36,19 +37,6 @@ note_feature('ledger')
 -- include relay_move
 
 local TAKEN = 3
-
--- Reads the row whose arguments begin at this place; returns its id, the row, and the place behind it.
-local function next_row(at)
-  local row = { ledger = ARGV[at + 1], what = ARGV[at + 2], call = ARGV[at + 4], when = ARGV[at + 5], fields = {} }
-  for hint in string.gmatch(ARGV[at + 3], '%a+') do row[hint] = true end
-  row.generation, row.revision = generation_of(row.ledger)
-  local ms, count = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
-  row.due = row.when == 'in' and now + ms or ms
-  for i = at + 8, at + 7 + 2 * count, 2 do put_value(row.fields, ARGV[i], ARGV[i + 1]) end
-  row.args = value_of(row.fields, 'args')
-  put_value(row.fields, 'ledger', row.ledger)
-  return ARGV[at], row, at + 8 + 2 * count
-end
 
 -- Notes the applied revision: in the task itself, or in its successor if it has one.
 local function note_revision(id, old, generation, revision)
@@ -70,8 +58,9 @@ end
 
 -- Applies a row to the task of its id, and returns a code.
 local function apply_row(id, row)
-  local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'settled' })
+  local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'settled', 'early' })
   if not old then return create_from_row(id, row) end
+  if old.early then redis.call('HDEL', record_key(id), 'early') end
   if not belongs_to_ledger(id, row, old) then return TAKEN end
   if not old.ledger then return create_from_row(id, row, old) end
   local last = old.next or old

@@ -62,8 +62,8 @@ class PartitionRoles:
     def hear_emptied(self) -> None:
         """The database was emptied."""
 
-    def hear_commit(self) -> None:
-        """A row of a ledger was committed."""
+    def hear_commit(self, ids: Sequence[str]) -> None:
+        """Rows of a ledger were committed; `ids` are those of new ones, if they are known."""
 
     def hear_end(self, finished: FinishedAttempt) -> None:
         """An attempt has ended, and its outcome is recorded, or was refused."""

@@ -120,10 +120,10 @@ class PartitionConsumer:
             roles |= each.roles()
         return roles
 
-    def hear_commit(self) -> None:
-        """A row of a ledger was committed."""
+    def hear_commit(self, ids: Sequence[str]) -> None:
+        """Rows of a ledger were committed; `ids` are those of new ones, if they are known."""
         for each in self.capabilities:
-            each.hear_commit()
+            each.hear_commit(ids)
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""

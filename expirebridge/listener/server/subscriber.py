@@ -22,6 +22,7 @@ from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
 from expirebridge.store.errors import translated
 from expirebridge.task.calls.reconciling import EventKind
+from expirebridge.task.commit_message import ids_committed
 from expirebridge.task.lateness import LateCause
 
 ROLE = "the subscription"
@@ -166,6 +167,11 @@ class Subscriber:
             for consumer in self._key_router.consumers:
                 consumer.hindrances.end(LateCause.EVENT_GAP)
 
+    def _hear_commit(self, data: bytes) -> None:
+        ids = ids_committed(data)
+        for consumer in self._key_router.consumers:  # the producer may not know the partitions
+            consumer.hear_commit(ids)
+
     def _hear_message(self, channel: bytes, data: bytes) -> None:
         if event := self._events.get(channel):
             consumer = self._key_router.find(data)
@@ -175,9 +181,8 @@ class Subscriber:
                 self._key_router.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
-        elif data == b"ledger":
-            for consumer in self._key_router.consumers:  # the producer may not know the partitions
-                consumer.hear_commit()
+        elif data.startswith(b"ledger"):
+            self._hear_commit(data)
         elif (consumer := self._key_router.by_channel.get(channel)) is None:
             return  # it has moved to another node
         else:

@@ -2,13 +2,27 @@
 -- include hooks
 -- include clock
 -- include records
+-- include ledger
 -- include state_sets
 -- include timer_edits
 -- include new_tasks
 -- include rearm
 -- include relay_end
 -- include series_keys
--- gives delay_rebuilt, create_from_row, replace_from_row, keep_pause
+-- gives next_row, delay_rebuilt, create_from_row, replace_from_row, keep_pause
+
+-- Reads the row whose arguments begin at this place; returns its id, the row, and the place behind it.
+local function next_row(at)
+  local row = { ledger = ARGV[at + 1], what = ARGV[at + 2], call = ARGV[at + 4], when = ARGV[at + 5], fields = {} }
+  for hint in string.gmatch(ARGV[at + 3], '%a+') do row[hint] = true end
+  row.generation, row.revision = generation_of(row.ledger)
+  local ms, count = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+  row.due = row.when == 'in' and now + ms or ms
+  for i = at + 8, at + 7 + 2 * count, 2 do put_value(row.fields, ARGV[i], ARGV[i + 1]) end
+  row.args = value_of(row.fields, 'args')
+  put_value(row.fields, 'ledger', row.ledger)
+  return ARGV[at], row, at + 8 + 2 * count
+end
 
 -- Time in ms that a tick's series is kept after the tick is due.
 local SERIES_KEPT = 7 * 86400000

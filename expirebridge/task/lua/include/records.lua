@@ -30,6 +30,8 @@
 --   cancel   1 if it was cancelled while it ran: no further attempt
 --   asked    while the database is moved: the producer's `if_exists` for the other database
 --   ledger   of a task of a ledger: the generation and the revision of its row, see ledger.lua
+--   early    of one that came before the batch of its row: when that was, in ms, until the batch comes; see
+--            send_early.lua
 --   history  earlier changes and attempts, see history.lua
 --   left     while paused: the ms that were left until it was due
 --   slots    of a task with limits: the lanes in which it has a slot, one a line: see lanes.lua
