@@ -1,11 +1,13 @@
 """The queries for the rows of a ledger that wait for the relay."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Subquery,
     Table,
     false,
     literal_column,
@@ -62,34 +64,37 @@ class BacklogQuery:
             .limit(most)
         )
 
-    def _stretch(self, todo: SyncState) -> list[ColumnElement[bool]]:
+    def kept_back(
+        self, most: ColumnElement[int], *columns: Any, partition: PartitionOfRow,
+        latest: bool = False,
+    ) -> Select[Any]:  # fmt: skip
+        """So many new rows that are planned after the horizon: the nearest first, or the latest."""
         row = self._task.c
-        stretch = [row.ledger == self._ledger, row.todo == constant(todo), IsInIndex(row.todo)]
-        if todo is SyncState.RELAY:
-            # As a query of its own it is made once; a bare clock would be no end of a range.
-            near = select(NowMs() + self._horizon).scalar_subquery()
-            stretch.append(row.planned <= near)
-        return stretch
-
-    def all(self, most: ColumnElement[int], *columns: Any, todo: SyncState) -> Select[Any]:
-        """So many rows of all partitions: those without one first, each in the order of the index.
-
-        What is kept back has no partition yet. With the others in one query, databases would read
-        all of it.
-        """
-        row = self._task.c
-        sorted_rows = (
+        order = _InReverseOrder if latest else _InIndexOrder
+        return (
             select(*columns)
             .select_from(self._task)
             .with_hint(self._task, _FORCE_INDEX, "mysql")
             .with_hint(self._task, _FORCE_INDEX, "mariadb")
-            .where(row.slot.is_not(None), *self._stretch(todo))
-            .order_by(row.slot, row.planned)
+            .where(
+                row.slot.is_(None) if partition is None else row.slot == partition,
+                row.ledger == self._ledger, row.todo == constant(SyncState.RELAY),
+                IsInIndex(row.todo), row.planned > self._near(),
+            )
+            .order_by(order(row.slot, row.planned))
             .limit(most)
-        )
-        stretches = self.first(most, *columns, partition=None, todo=todo), sorted_rows
-        found = union_all(*(select(each.subquery()) for each in stretches)).subquery()
-        return select(found).limit(most)
+        )  # fmt: skip
+
+    def _stretch(self, todo: SyncState) -> list[ColumnElement[bool]]:
+        row = self._task.c
+        stretch = [row.ledger == self._ledger, row.todo == constant(todo), IsInIndex(row.todo)]
+        if todo is SyncState.RELAY:
+            stretch.append(row.planned <= self._near())
+        return stretch
+
+    def _near(self) -> ColumnElement[int]:
+        # As a query of its own it is made once; a bare clock would be no end of a range.
+        return select(NowMs() + self._horizon).scalar_subquery()
 
     def any(self, partitions: Sequence[PartitionOfRow], todo: SyncState) -> ColumnElement[bool]:
         """A condition: there is such a row. It reads the index once for each slot."""
@@ -103,13 +108,17 @@ class BacklogQuery:
 
     def page(self, most: ColumnElement[int], partitions: Sequence[PartitionOfRow]) -> Select[Any]:
         """So many rows: new ones first."""
-        stretches = [
-            select(self.first(most, self._task, partition=partition, todo=todo).subquery())
+        found = together(
+            self.first(most, self._task, partition=partition, todo=todo)
             for partition in partitions
             for todo in (SyncState.RELAY, SyncState.REBUILD)
-        ]
-        found = union_all(*stretches).subquery()
+        )
         return select(found).order_by(found.c.todo, found.c.planned).limit(most)
+
+
+def together(stretches: Iterable[Select[Any]]) -> Subquery:
+    """The rows of several queries, each of which has an order and a limit of its own."""
+    return union_all(*(select(each.subquery()) for each in stretches)).subquery()
 
 
 class IsInIndex(FunctionElement[Any]):
@@ -159,9 +168,47 @@ def _mysql_order(element: _InIndexOrder, compiler: SQLCompiler, **options: Any) 
     return compiler.process(planned, **options)
 
 
+class _InReverseOrder(FunctionElement[Any]):
+    """The reverse order of the index within a stretch."""
+
+    inherit_cache = True
+    name = "in_reverse_order"
+
+
+@compiles(_InReverseOrder)
+def _reverse_order(element: _InReverseOrder, compiler: SQLCompiler, **options: Any) -> str:
+    return ", ".join(f"{compiler.process(each, **options)} DESC" for each in element.clauses)
+
+
+@compiles(_InReverseOrder, "mysql")
+@compiles(_InReverseOrder, "mariadb")
+def _mysql_reverse_order(element: _InReverseOrder, compiler: SQLCompiler, **options: Any) -> str:
+    _, planned = element.clauses
+    return f"{compiler.process(planned, **options)} DESC"
+
+
 def constant(value: int) -> ColumnElement[int]:
     """A number that the planner can see."""
     return literal_column(str(int(value)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """How far ahead, and in how many partitions, the rows of a ledger are relayed."""
+
+    horizon: int | None = None
+    """In ms; None: all rows are relayed at once."""
+    partitions: int = 1
+
+    @property
+    def ms(self) -> int:
+        """Milliseconds from now within which rows are relayed; without a horizon, all time."""
+        return LARGEST_TIME if self.horizon is None else self.horizon
+
+    @property
+    def slots(self) -> list[PartitionOfRow]:
+        """Where rows may be in the index."""
+        return [None, *range(self.partitions)]
 
 
 def horizon_ms(horizon: float | None) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,12 +27,13 @@ from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog, read_le
 from expirebridge.settings import Settings, named_url
 from expirebridge.store.partitions import Partitions
 from expirebridge.task.durations import human, seconds_of
+from expirebridge.task.explaining import clock
 from expirebridge.task.texts import plural
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from expirebridge.ledger.inspection import LedgerStatus
+    from expirebridge.ledger.figures import KeptBack, LedgerStatus
     from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 
 
@@ -321,6 +323,13 @@ def _of_redis(checkpoints: dict[int, RedisCheckpoint]) -> dict[str, str]:
     return {"in redis": seen, "to write back": f"{dirty}{oldest}", "not written": f"{stuck}"}
 
 
+def _kept_back(kept: "KeptBack", horizon: float) -> str:
+    if kept.first is None or kept.last is None:
+        return "0"
+    near = kept.first - timedelta(seconds=horizon)
+    return f"{kept.count}, the first until {clock(near)}, the last due {clock(kept.last)}"
+
+
 def _as_fields(status: "LedgerStatus") -> dict[str, str]:
     oldest = "" if status.oldest is None else f", the oldest for {human(status.oldest)}"
     fields = {
@@ -334,6 +343,12 @@ def _as_fields(status: "LedgerStatus") -> dict[str, str]:
         "to relay": f"{status.to_relay}{oldest}",
         "to rebuild": str(status.to_rebuild),
     }
+    if status.horizon is not None:
+        fields["horizon"] = human(status.horizon)
+        fields["kept back"] = _kept_back(status.kept_back, status.horizon)
+    if status.for_ids.count:
+        example = printable(status.for_ids.example or "")
+        fields["wait for ids"] = f"{status.for_ids.count}, such as {example}"
     for one in status.passes:
         fields[f"partition {one.partition}"] = f"pass {one.number}, stamp {one.stamp}"
     return fields

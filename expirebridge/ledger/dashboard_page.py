@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ from expirebridge.errors import InvalidTask, LedgerError
 # First, so that without SQLAlchemy the error is that of `expirebridge.ledger`.
 from expirebridge.ledger import LedgerTask
 from expirebridge.ledger.calls import RedisCheckpoint, read_ledgers
-from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
+from expirebridge.ledger.figures import LedgerFigures
+from expirebridge.ledger.inspection import MOST, LedgerInspector
 from expirebridge.ledger.row_pages import (
     MOST_LISTED,
     MOST_LOOKED_AT,
@@ -24,11 +26,11 @@ from expirebridge.ledger.row_pages import (
     RowKind,
     RowPage,
 )
-from expirebridge.ledger.rows import FINAL_STATES, Status, check_ext
+from expirebridge.ledger.rows import FINAL_STATES, DesiredState, Status, check_ext
 from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Steps
-from expirebridge.task.task import State, Task, from_ms
+from expirebridge.task.task import State, Task, from_ms, to_ms
 from expirebridge.web.context import PageContext
 from expirebridge.web.overview import PRESENT_FOR, Shared
 
@@ -36,8 +38,10 @@ LIMIT = 100
 KINDS = {
     RowKind.RELAY: "to be carried",
     RowKind.REBUILD: "to be rebuilt",
+    RowKind.TAKEN: "wait for their ids",
     RowKind.REFUSED: "refused",
     RowKind.TIME: "wait for their time",
+    RowKind.KEPT_BACK: "kept back in SQL",
 }
 """The rows that the page lists, and what it calls them."""
 
@@ -82,8 +86,8 @@ class LedgerPages:
         return self._context.page(
             request, "ledger.html",
             name=self._context.settings.ledger_name, present=present, ext=ext, limit=LIMIT,
-            most=MOST,
-            found=[self._shown(task) for task in found], kind=kind, kinds=KINDS, page=page,
+            most=MOST, found=[(*self._shown(task), _near(task, present)) for task in found],
+            kind=kind, kinds=KINDS, page=page,
             listed=await self._beside(page.rows), is_first="cursor" not in request.query_params,
             most_listed=MOST_LISTED, most_looked_at=MOST_LOOKED_AT, now=await self._context.now(),
         )  # fmt: skip
@@ -162,9 +166,21 @@ def _kind_in(query: Mapping[str, str], present: LedgerState) -> RowKind:
     counts = {
         RowKind.RELAY: figures.to_relay,
         RowKind.REBUILD: figures.to_rebuild,
+        RowKind.TAKEN: figures.for_ids.count,
         RowKind.REFUSED: figures.refused,
     }
     return next((kind for kind, count in counts.items() if count), RowKind.TIME)
+
+
+def _near(task: LedgerTask, present: LedgerState) -> datetime | None:
+    """When a task is brought to Redis that is kept back in SQL until then; None if it is not."""
+    figures = present.figures
+    if figures is None or task.status is not Status.WAITING or task.relayed or task.due is None:
+        return None
+    if task.wanted is DesiredState.CANCELLED:
+        return None
+    near = from_ms(to_ms(task.due) - figures.reach.ms)
+    return near if near > figures.now else None
 
 
 def _states_of(ids: Sequence[str], operations: Operations) -> Steps[dict[str, State]]:

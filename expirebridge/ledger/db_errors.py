@@ -3,9 +3,12 @@
 import re
 from typing import Any, Final
 
-_NO_TABLE: Final = {"42P01", "42703", "3F000", 1146, 1054}
+_NO_COLUMN: Final = {"42703", 1054}
+"""No such column: SQLSTATE of PostgreSQL, number of MySQL."""
+_NO_COLUMN_SQLITE: Final = ("no such column", "has no column named")
+_NO_TABLE: Final = {"42P01", "3F000", 1146} | _NO_COLUMN
 """No such table, column or schema: SQLSTATE of PostgreSQL, numbers of MySQL."""
-_NO_TABLE_SQLITE: Final = ("no such table", "no such column", "has no column named")
+_NO_TABLE_SQLITE: Final = ("no such table", *_NO_COLUMN_SQLITE)
 _DUPLICATE_MYSQL: Final = 1062
 _AWAY_MYSQL: Final = {2002, 2003, 2006, 2013, 2055, 1040, 1053}
 """No connection, a lost one, too many of them, a server that stops."""
@@ -50,6 +53,14 @@ def is_missing(error: BaseException) -> bool:
     if isinstance(code, str) and any(text in code for text in _NO_TABLE_SQLITE):
         return True
     return code in _NO_TABLE
+
+
+def lacks_column(error: BaseException) -> bool:
+    """Return whether a statement failed because the table has not this column."""
+    code = _code_of(error)
+    if isinstance(code, str) and any(text in code for text in _NO_COLUMN_SQLITE):
+        return True
+    return code in _NO_COLUMN
 
 
 def is_duplicate(error: BaseException) -> bool:

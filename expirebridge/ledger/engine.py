@@ -25,8 +25,14 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, LedgerError, LedgerUnreachable
-from expirebridge.ledger.db_errors import is_locked, is_missing, is_unreachable, reason_of
-from expirebridge.ledger.schema import DIALECTS, missing
+from expirebridge.ledger.db_errors import (
+    is_locked,
+    is_missing,
+    is_unreachable,
+    lacks_column,
+    reason_of,
+)
+from expirebridge.ledger.schema import DIALECTS, missing, other_table
 from expirebridge.ledger.sql_tables import own_tables
 
 CONNECT_SECONDS: Final = 5
@@ -206,6 +212,8 @@ def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
         return LedgerUnreachable(
             f"the ledger's database {place} cannot be reached: {reason_of(error)}"
         )
+    if lacks_column(error):
+        return other_table(own_tables(), reason_of(error))
     if is_missing(error):
         return missing(own_tables())
     if is_locked(error):

@@ -12,7 +12,7 @@ def check_external(
 ) -> list[Finding]:
     """Check the ledger that the settings name; no finding if they name none.
 
-    `whole` also tries to write, and checks the ledger's series.
+    `whole` also tries to write, and checks the ledger's series and the keys of rows.
     """
     if settings.ledger is None:
         return []
@@ -27,4 +27,7 @@ def check_external(
         writes=whole,
         max_overdue=max_overdue,
     )
-    return found + table_checks.check_ledger_series(settings) if whole else found
+    if whole:
+        found += table_checks.check_ledger_series(settings)
+        found += table_checks.check_sealed_rows(settings)
+    return found

@@ -1,9 +1,9 @@
 """The inspection of a ledger from outside: the figures of `ledger status`, doctor, metrics and the
 dashboard, and the rows that they list."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -13,6 +13,7 @@ from sqlalchemy import (
     Executable,
     Row,
     Select,
+    Subquery,
     and_,
     case,
     false,
@@ -27,9 +28,19 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.backlog import BacklogQuery, constant, horizon_ms
+from expirebridge.ledger.backlog import BacklogQuery, Reach, constant, together
+from expirebridge.ledger.binding import Met
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url, with_timeout
+from expirebridge.ledger.figures import (
+    KeptBack,
+    LedgerFigures,
+    LedgerStatus,
+    PartitionProgress,
+    SealedRows,
+    Unfit,
+    WaitingForIds,
+)
 from expirebridge.ledger.relay_statements import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
 from expirebridge.ledger.rows import (
@@ -46,89 +57,15 @@ from expirebridge.ledger.sql_tables import VERSION, own_tables
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.settings import Settings
 from expirebridge.task.calls.inspection import StoredCall
+from expirebridge.task.key_ring import key_of
+from expirebridge.task.task import from_ms
 
 MOST: Final = 10_000
 """Rows of a kind that `figures` counts at most: it is called often, and must stay cheap."""
+SEAL_CHARACTERS: Final = 48
+"""So many of sealed arguments have the name of their key."""
 PAGE_ROWS: Final = 1000
 """Rows that one query reads where all that wait are read."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LedgerFigures:
-    """Figures of a ledger and its server that are cheap to read."""
-
-    to_relay: int
-    """Rows that are new or changed and not yet relayed; counted up to 10,000."""
-    to_rebuild: int
-    """Rows that Redis lost and does not have again yet; counted up to 10,000."""
-    oldest: float
-    """For how many seconds the oldest new row has waited for the relay; 0 if none waits."""
-    refused: int
-    """Rows that were refused within the last day, among the 10,000 that failed last."""
-    write_back: WriteBackBacklog
-    """The pending write-backs of all partitions that answer."""
-    progress: Mapping[int, RelayProgress]
-    """The relay's progress in each partition, as SQL has it."""
-    checkpoints: Mapping[int, RedisCheckpoint]
-    """The checkpoint of each partition that answers, as Redis has it."""
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions that have a relay."""
-        return max(self.progress, default=0) + 1
-
-    @property
-    def lost(self) -> bool:
-        """True if a partition of Redis lacks relayed rows: none of its ledger's tasks is claimed
-        then."""
-        return self.to_rebuild > 0 or any(
-            checkpoint.number < self.progress[partition].stamp
-            for partition, checkpoint in self.checkpoints.items()
-            if partition in self.progress
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartitionProgress:
-    """The relay's progress in one partition, as `ledger status` prints it."""
-
-    partition: int
-    number: int
-    """The last batch number that was taken."""
-    stamp: int
-    """The highest batch number in a row."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LedgerStatus:
-    """All rows of a ledger, counted."""
-
-    ledger: str
-    """Its name."""
-    version: int
-    """Of the tables."""
-    waiting: int
-    """Tasks that wait or run."""
-    succeeded: int
-    failed: int
-    cancelled: int
-    to_relay: int
-    """Rows that are new or changed and not yet relayed."""
-    to_rebuild: int
-    """Rows that Redis lost and does not have again yet."""
-    refused: int
-    """Rows that cannot be tasks, as long as they are kept."""
-    oldest: float | None
-    """How many seconds the oldest row to be relayed waits, on the database's clock."""
-    passes: list[PartitionProgress] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unfit:
-    """A row that cannot be relayed."""
-
-    id: str
-    reason: str
 
 
 class LedgerInspector:
@@ -145,7 +82,6 @@ class LedgerInspector:
         self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
         self._tables = own_tables()
         self._name = settings.ledger_name
-        self._horizon = horizon_ms(settings.ledger_horizon)
         self._key_ring = settings.key_ring
         self._ours = self._tables.task.c.ledger == settings.ledger_name
 
@@ -155,11 +91,7 @@ class LedgerInspector:
 
     def page(self, kind: RowKind, cursor: str | None = None) -> RowPage:
         """Read a page of one kind of rows. Waits 5 s. Raises InvalidTask for a foreign cursor."""
-        return with_timeout(
-            lambda: read_page(
-                self._rows, self._tables.task, self._name, kind, cursor, horizon=self._horizon
-            )
-        )
+        return with_timeout(lambda: self._page(kind, cursor))
 
     def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
         """Return the tasks of this `ext`, the latest first. Waits 5 s."""
@@ -169,6 +101,10 @@ class LedgerInspector:
         return with_timeout(
             lambda: [ledger_task(each, self._key_ring) for each in self._rows(latest)]
         )
+
+    def sealed_until(self) -> SealedRows:
+        """Find the keys with which rows are sealed that are kept back. Waits 5 s."""
+        return with_timeout(self._sealed_until)
 
     def identity(self) -> str:
         """Return what identifies this database. Waits 5 s."""
@@ -181,12 +117,16 @@ class LedgerInspector:
     def status(self) -> LedgerStatus:
         """Count all rows, which reads the whole table, however long that takes."""
         row = self._tables.task.c
-        near = or_(row.todo != SyncState.RELAY, row.planned <= NowMs() + self._horizon)
-        waits = and_(row.todo > 0, near)
         with self._reading() as connection:
+            progress = self._progress(connection)
+            reach = _reach_of(progress)
+            near = row.planned <= NowMs() + reach.ms
+            waits = or_(
+                and_(row.todo == SyncState.RELAY.value, near), row.todo == SyncState.REBUILD.value
+            )
             status = _counted(connection, row.status, self._ours)
             todo = _counted(connection, row.todo, self._ours, waits)
-            age = select(NowMs() - func.min(self._waits_since())).where(self._ours, waits)
+            age = select(NowMs() - func.min(self._waits_since(reach))).where(self._ours, waits)
             oldest = connection.scalar(age)
             refused = select(func.count()).where(
                 self._ours,
@@ -202,13 +142,29 @@ class LedgerInspector:
                 cancelled=status.get(Status.CANCELLED, 0),
                 to_relay=todo.get(SyncState.RELAY, 0),
                 to_rebuild=todo.get(SyncState.REBUILD, 0),
+                horizon=None if reach.horizon is None else reach.horizon / 1000,
+                kept_back=self._all_kept_back(connection, not_(near)),
+                for_ids=self._all_for_ids(connection),
                 refused=connection.scalar(refused) or 0,
                 oldest=None if oldest is None else max(oldest, 0) / 1000,
                 passes=[
                     PartitionProgress(partition=partition, number=one.number, stamp=one.stamp)
-                    for partition, one in self._progress(connection).items()
+                    for partition, one in progress.items()
                 ],
             )
+
+    def _all_kept_back(self, connection: Connection, is_far: ColumnElement[bool]) -> KeptBack:
+        row = self._tables.task.c
+        query = select(func.count(), func.min(row.planned), func.max(row.planned))
+        far = (self._ours, row.todo == SyncState.RELAY.value, is_far)
+        return _kept_back(connection.execute(query.where(*far)).one())
+
+    def _all_for_ids(self, connection: Connection) -> WaitingForIds:
+        row = self._tables.task.c
+        taken = (self._ours, row.todo == SyncState.TAKEN.value)
+        return _for_ids(
+            connection.execute(select(func.count(), func.min(row.id)).where(*taken)).one()
+        )
 
     def unfit_rows(self) -> list[Unfit]:
         """Find the waiting rows that the relay would refuse; reads them all."""
@@ -249,11 +205,23 @@ class LedgerInspector:
 
     def _figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
         with self._reading() as connection:
-            to_relay, oldest = connection.execute(self._waiting(SyncState.RELAY)).one()
-            to_rebuild, _ = connection.execute(self._waiting(SyncState.REBUILD)).one()
-            refused = connection.scalar(count_refused(self._tables.task, self._name)) or 0
             progress = self._progress(connection)
+            reach = _reach_of(progress)
+            relay, rebuild = (
+                self._waiting(todo, reach) for todo in (SyncState.RELAY, SyncState.REBUILD)
+            )
+            to_relay, oldest, now = connection.execute(relay).one()
+            to_rebuild, _, _ = connection.execute(rebuild).one()
+            taken = connection.execute(self._taken(reach)).one()
+            kept_back = KeptBack()
+            if reach.horizon is not None:
+                kept_back = _kept_back(connection.execute(self._kept_back(reach)).one())
+            refused = connection.scalar(count_refused(self._tables.task, self._name)) or 0
         return LedgerFigures(
+            reach=reach,
+            now=from_ms(now),
+            kept_back=kept_back,
+            for_ids=_for_ids(taken),
             to_relay=to_relay,
             to_rebuild=to_rebuild,
             oldest=max(oldest or 0, 0) / 1000,
@@ -283,20 +251,84 @@ class LedgerInspector:
         )
         return {one.partition: RelayProgress(*one[1:]) for one in connection.execute(query)}
 
-    def _waiting(self, todo: SyncState) -> Executable:
-        """The number of rows, and the age in ms of the oldest that was never relayed. A changed row
-        may have an old `modified`, since an UPDATE by hand need not set it."""
-        row = self._tables.task.c
-        backlog = BacklogQuery(self._tables.task, self._name, literal(self._horizon, BigInteger()))
-        columns = row.stamp, self._waits_since().label("since")
-        some = backlog.all(constant(MOST), *columns, todo=todo).subquery()
-        oldest = func.min(case((some.c.stamp == 0, some.c.since)))
-        return select(func.count(), NowMs() - oldest).select_from(some)
+    def _page(self, kind: RowKind, cursor: str | None) -> RowPage:
+        with self._reading() as connection:
+            reach = _reach_of(self._progress(connection))
 
-    def _waits_since(self) -> ColumnElement[int]:
+            def read(query: Executable) -> list[Any]:
+                """The rows of a query."""
+                return list(connection.execute(query).mappings())
+
+            return read_page(read, self._tables.task, self._name, kind, cursor, reach=reach)
+
+    def _waiting(self, todo: SyncState, reach: Reach) -> Executable:
+        """The number of rows, the age in ms of the oldest that was never relayed, and the clock. A
+        changed row may have an old `modified`, since an UPDATE by hand need not set it."""
+        row, backlog = self._tables.task.c, self._backlog(reach)
+        since = self._waits_since(reach).label("since")
+        most, stretches = constant(MOST), reach.slots
+        rows = (
+            backlog.first(most, row.stamp, since, partition=slot, todo=todo) for slot in stretches
+        )
+        some = select(together(rows)).limit(MOST).subquery()
+        oldest = func.min(case((some.c.stamp == 0, some.c.since)))
+        return select(func.count(), NowMs() - oldest, NowMs()).select_from(some)
+
+    def _taken(self, reach: Reach) -> Executable:
+        """The number of rows that wait for their ids, and one of these."""
+        row, backlog = self._tables.task.c, self._backlog(reach)
+        rows = (
+            backlog.first(constant(MOST), row.id, partition=slot, todo=SyncState.TAKEN)
+            for slot in reach.slots
+        )
+        some = select(together(rows)).limit(MOST).subquery()
+        return select(func.count(), func.min(some.c.id)).select_from(some)
+
+    def _kept_back(self, reach: Reach) -> Executable:
+        """The number of rows that are kept back, and when the first and the last are due."""
+        row, backlog = self._tables.task.c, self._backlog(reach)
+
+        def rows(most: int, *, latest: bool = False) -> Subquery:
+            """So many of each partition."""
+            return together(
+                backlog.kept_back(constant(most), row.planned, partition=slot, latest=latest)
+                for slot in reach.slots
+            )
+
+        some = select(rows(MOST)).limit(MOST).subquery()
+        first, last = rows(1), rows(1, latest=True)
+        return select(
+            select(func.count()).select_from(some).scalar_subquery(),
+            select(func.min(first.c.planned)).scalar_subquery(),
+            select(func.max(last.c.planned)).scalar_subquery(),
+        )
+
+    def _sealed_until(self) -> SealedRows:
+        row, until = self._tables.task.c, dict[str, datetime]()
+        head = func.substr(row.params, 1, SEAL_CHARACTERS).label("head")
+        with self._reading() as connection:
+            reach = _reach_of(self._progress(connection))
+            if reach.horizon is None:
+                return SealedRows({})
+            backlog, most = self._backlog(reach), constant(MOST)
+            rows = together(
+                backlog.kept_back(most, head, row.planned, partition=slot, latest=True)
+                for slot in reach.slots
+            )
+            latest = select(rows).order_by(rows.c.planned.desc()).limit(MOST)
+            found = connection.execute(latest).all()
+        for each in found:
+            if (name := key_of(str(each.head).encode())) is not None:
+                until.setdefault(name, from_ms(each.planned))
+        return SealedRows(until, is_cut=len(found) == MOST)
+
+    def _backlog(self, reach: Reach) -> BacklogQuery:
+        return BacklogQuery(self._tables.task, self._name, literal(reach.ms, BigInteger()))
+
+    def _waits_since(self, reach: Reach) -> ColumnElement[int]:
         """When a row was changed, or came so near that it is relayed."""
         row = self._tables.task.c
-        came_near = row.planned - self._horizon
+        came_near = row.planned - reach.ms
         return case((row.modified < came_near, came_near), else_=row.modified)
 
     def _unrelayed(self) -> tuple[ColumnElement[bool], ...]:
@@ -339,6 +371,31 @@ class LedgerInspector:
                 yield connection
         except DBAPIError as error:
             raise ledger_error(error, self._url) from None
+
+
+def _reach_of(progress: Mapping[int, RelayProgress]) -> Reach:
+    """Which rows are relayed, as the ledger was told by the listener that connected last."""
+    if not progress:
+        return Reach()
+    mets = [Met.read(one.met) for one in progress.values()]
+    return Reach(
+        horizon=mets[0].horizon,
+        partitions=max(len(mets), *(one.partitions for one in mets)),
+    )
+
+
+def _kept_back(found: Sequence[Any]) -> KeptBack:
+    count, first, last = found
+    return KeptBack(
+        count=count,
+        first=None if first is None else from_ms(first),
+        last=None if last is None else from_ms(last),
+    )
+
+
+def _for_ids(found: Sequence[Any]) -> WaitingForIds:
+    count, example = found
+    return WaitingForIds(count=count, example=example)
 
 
 def _counted(

@@ -21,7 +21,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.inspection import LedgerFigures
+    from expirebridge.ledger.figures import LedgerFigures
 
 
 class RelayMetrics:
@@ -90,17 +90,24 @@ class OfTheLedger(Collector):
 def _of(figures: "LedgerFigures") -> Iterator[GaugeMetricFamily]:
     rows = GaugeMetricFamily(
         "expirebridge_ledger_rows",
-        "Rows that are to be carried: new or changed ones, and those that Redis has lost.",
+        "Rows that are to be carried: new or changed ones, those that Redis has lost, and those "
+        "whose ids other tasks have.",
         labels=["todo"],
     )
     rows.add_metric(["relay"], figures.to_relay)
     rows.add_metric(["rebuild"], figures.to_rebuild)
+    rows.add_metric(["taken"], figures.for_ids.count)
     yield rows
     for name, about, value in (
         (
             "expirebridge_ledger_oldest_row_seconds",
             "How long the oldest new row has waited to be carried.",
             figures.oldest,
+        ),
+        (
+            "expirebridge_ledger_kept_back_rows",
+            "Rows that are due later than the horizon, and stay in SQL until then.",
+            figures.kept_back.count,
         ),
         (
             "expirebridge_ledger_dirty_tasks",

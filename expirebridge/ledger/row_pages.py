@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Executable, Select, Table, func, literal, select
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.backlog import BacklogQuery, HasEnded, constant
+from expirebridge.ledger.backlog import BacklogQuery, HasEnded, Reach, constant, together
 from expirebridge.ledger.relay_statements import REFUSED
 from expirebridge.ledger.rows import (
     DesiredState,
@@ -26,6 +26,7 @@ from expirebridge.ledger.rows import (
     SyncState,
     ledger_task,
     new_task_of,
+    planned_at,
 )
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_tables import LONGEST_ID
@@ -50,6 +51,8 @@ class RowKind(StrEnum):
     """The kinds of rows that are listed."""
 
     RELAY = "relay"  # it is new, or changed, and not carried to Redis yet
+    KEPT_BACK = "kept-back"  # it is new, and due later than the horizon
+    TAKEN = "taken"  # it came near, and another task has its id
     REBUILD = "rebuild"  # Redis lost it
     REFUSED = "refused"  # within the last day; it waits for nobody
     TIME = "time"  # Redis has it: until it is due, or has run
@@ -65,6 +68,8 @@ class ListedRow:
     yet. None if it is paused, or that cannot be read."""
     reason: str
     """Why it is listed, without what a handler said."""
+    near: datetime | None = None
+    """When it is brought to Redis, if it is kept back until then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,24 +84,21 @@ class RowPage:
 
 
 def read_page(
-    read: Read, task: Table, ledger: str, kind: RowKind, cursor: str | None, *, horizon: int
+    read: Read, task: Table, ledger: str, kind: RowKind, cursor: str | None, *, reach: Reach
 ) -> RowPage:
-    """Read a page of the rows of one kind; new ones that are planned within the horizon, in ms.
-
-    Raises InvalidTask for a foreign cursor.
-    """
+    """Read a page of the rows of one kind. Raises InvalidTask for a foreign cursor."""
     if kind is RowKind.TIME:
         return _read_by_id(read, task, ledger, _id_in(cursor))
     skipped = _skipped(cursor)
     if kind is RowKind.REFUSED:
         query = _refused(task, ledger)
     else:
-        query = _to_carry(task, ledger, kind, horizon)
+        query = _to_carry(task, ledger, kind, reach)
     rows = read(query.offset(skipped).limit(PAGE_ROWS + 1))
     following = skipped + PAGE_ROWS
     more = len(rows) > PAGE_ROWS
     return RowPage(
-        rows=[_listed(row, kind) for row in rows[:PAGE_ROWS]],
+        rows=[_listed(row, kind, reach) for row in rows[:PAGE_ROWS]],
         cursor=str(following) if more and following < MOST_LISTED else None,
         is_cut=more and following >= MOST_LISTED,
     )
@@ -119,14 +121,26 @@ def _id_in(cursor: str | None) -> str:
     return id
 
 
-def _to_carry(task: Table, ledger: str, kind: RowKind, horizon: int) -> Select[Any]:
+_TODO: Final = {
+    RowKind.RELAY: SyncState.RELAY,
+    RowKind.REBUILD: SyncState.REBUILD,
+    RowKind.TAKEN: SyncState.TAKEN,
+}
+
+
+def _to_carry(task: Table, ledger: str, kind: RowKind, reach: Reach) -> Select[Any]:
     """Select the first that wait for the relay, in an order that is the same for each page."""
-    todo = SyncState.RELAY if kind is RowKind.RELAY else SyncState.REBUILD
     # The index does not have the id. Rows that are equal to it have no order, and the database
     # would sort all that wait; so as many as are listed are sorted, and one, if there are more.
-    backlog = BacklogQuery(task, ledger, literal(horizon, BigInteger()))
-    first = backlog.all(constant(MOST_LISTED + 1), task, todo=todo).subquery()
-    return select(first, NowMs().label("now")).order_by(first.c.slot, first.c.planned, first.c.id)
+    backlog = BacklogQuery(task, ledger, literal(reach.ms, BigInteger()))
+    most = constant(MOST_LISTED + 1)
+    if kind is RowKind.KEPT_BACK:
+        rows = [backlog.kept_back(most, task, partition=slot) for slot in reach.slots]
+    else:
+        todo = _TODO[kind]
+        rows = [backlog.first(most, task, partition=slot, todo=todo) for slot in reach.slots]
+    found = together(rows)
+    return select(found, NowMs().label("now")).order_by(found.c.planned, found.c.id)
 
 
 def count_refused(task: Table, ledger: str) -> Select[Any]:
@@ -183,17 +197,16 @@ def _read_by_id(read: Read, task: Table, ledger: str, after: str) -> RowPage:
     else:
         [seen] = read(select(func.count().label("count"), func.max(ids.c.id).label("last")))
         cursor = seen["last"] if seen["count"] == MOST_LOOKED_AT else None
-    return RowPage(rows=[_listed(row, RowKind.TIME) for row in shown], cursor=cursor)
+    return RowPage(rows=[_listed(row, RowKind.TIME, Reach()) for row in shown], cursor=cursor)
 
 
-def _listed(row: Row, kind: RowKind) -> ListedRow:
-    return ListedRow(task=ledger_task(row), due=_due(row), reason=_reason(row, kind))
+def _listed(row: Row, kind: RowKind, reach: Reach) -> ListedRow:
+    near = from_ms(row["planned"] - reach.ms) if kind is RowKind.KEPT_BACK else None
+    return ListedRow(task=ledger_task(row), due=_due(row), reason=_reason(row, kind), near=near)
 
 
 def _due(row: Row) -> datetime | None:
-    due = next((row[name] for name in ("due", "at_ms") if isinstance(row[name], int)), None)
-    if due is None and isinstance(row["delay_ms"], int) and isinstance(row["written"], int):
-        due = row["written"] + row["delay_ms"]
+    due = row["due"] if isinstance(row["due"], int) else planned_at(row)
     # A paused row is due at the end of time.
     return from_ms(due) if due is not None and due < NEVER else None
 
@@ -208,6 +221,10 @@ def _reason(row: Row, kind: RowKind) -> str:
             return f"it will be refused: {fault}"
         case RowKind.REBUILD:
             return "Redis lost it"
+        case RowKind.KEPT_BACK:
+            return "kept back in SQL until"
+        case RowKind.TAKEN:
+            return str(row["message"])
         case _ if row["wanted"] == DesiredState.CANCELLED:
             return "to be cancelled"
         case _:

@@ -132,8 +132,11 @@ class LedgerTask:
     wanted: DesiredState = DesiredState.NONE
     """The state that the application wants: `cancelled`, or `none`."""
     due: datetime | None = None
-    """Its due time on Redis's clock, as last relayed or written back; None if it is not relayed
-    yet."""
+    """Its due time on Redis's clock, as last relayed or written back; until then, as it asks.
+    None if that cannot be read, and from `make_task`."""
+    relayed: bool = False
+    """False as long as Redis has not had it: it is new, or it is kept back in SQL until it is due
+    within the listeners' horizon."""
     retry_times: int = 0
     """How many attempts were made before the last one."""
     message: str | None = None
@@ -227,7 +230,8 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
         ext=row["ext_string"],
         status=Status(row["status"]),
         wanted=DesiredState(row["wanted"]),
-        due=None if row["due"] is None else from_ms(row["due"]),
+        due=_due_of(row),
+        relayed=row["stamp"] > 0,
         retry_times=row["retry_times"],
         message=message,
         on_signal=on_signal_of(row),
@@ -237,6 +241,11 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
         created=from_ms(row["created"]),
         modified=from_ms(row["modified"]),
     )
+
+
+def _due_of(row: Row) -> datetime | None:
+    due = planned_at(row) if row["due"] is None else row["due"]
+    return from_ms(due) if due is not None and 0 <= due <= LARGEST_TIME else None
 
 
 _ABOUT_SIGNALS: Final = ("on_signal", "lost", "signal", "signalled")

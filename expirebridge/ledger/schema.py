@@ -102,6 +102,7 @@ def create(connection: Connection, made: Tables) -> bool:
     known = present.has_table(made.schema.name, schema=schema)
     if known and (found := _read(connection, made)) is not None:
         upgrade(found)
+        _check_columns(connection, made)
         return False
     if present.has_table(made.task.name, schema=schema):
         _check_columns(connection, made)
@@ -201,10 +202,16 @@ def _check_columns(connection: Connection, made: Tables) -> None:
     columns = inspect(connection).get_columns(made.task.name, schema=made.task.schema)
     missing = {column.name for column in made.task.columns} - {one["name"] for one in columns}
     if missing:
-        raise LedgerUnsuitable(
-            f"there is a table {made.task.fullname} that is not the ledger's: it lacks "
-            + ", ".join(sorted(missing))
-        )
+        raise other_table(made, f"it lacks {', '.join(sorted(missing))}")
+
+
+def other_table(made: Tables, fault: str) -> LedgerUnsuitable:
+    """There is a table of this name that this expirebridge cannot use."""
+    return LedgerUnsuitable(
+        f"there is a table {made.task.fullname} that is not the ledger's, or that an expirebridge "
+        f"before the first release has made: {fault}. Drop the ledger's tables; `expirebridge "
+        "ledger create` creates them anew"
+    )
 
 
 # Which database holds them.

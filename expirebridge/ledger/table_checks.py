@@ -19,14 +19,19 @@ from expirebridge.ledger.binding import (
 )
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.engine import connected, read_url, with_timeout
-from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
+from expirebridge.ledger.figures import LedgerFigures
+from expirebridge.ledger.inspection import MOST, LedgerInspector
 from expirebridge.series.checks import all_tick, fault_of_ticks
 from expirebridge.series.values import Series
 from expirebridge.settings import Settings
 from expirebridge.task.durations import human
+from expirebridge.task.explaining import clock
+from expirebridge.task.task import from_ms
 
 TRIES, PAUSE = 3, 0.1
 MOST_SERIES = 1000
+CLOCK_SHARE = 4
+"""The clocks of both databases may differ by less than this part of the horizon."""
 _LISTEN = "start a listener with this ledger, or read the log of those that have it"
 _REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
 
@@ -110,7 +115,7 @@ def _read_figures(
 
 
 def _findings(figures: LedgerFigures, max_overdue: float) -> list[Finding]:
-    found = []
+    found = _about_horizon(figures)
     if figures.oldest > max_overdue:
         found.append(
             warning(
@@ -142,6 +147,56 @@ def _findings(figures: LedgerFigures, max_overdue: float) -> list[Finding]:
         several = f" in {len(stamps)} partitions" if len(stamps) > 1 else ""
         found.append(ok("ledger", f"rows are carried; pass {max(stamps, default=0)}{several}"))
     return found
+
+
+def _about_horizon(figures: LedgerFigures) -> list[Finding]:
+    found = []
+    if figures.for_ids.count:
+        found.append(
+            warning(
+                "ledger rows",
+                f"{_count(figures.for_ids.count)} until other tasks, which are not of the ledger, "
+                f"no longer have their ids, such as {figures.for_ids.example!r}",
+                f"expirebridge get {figures.for_ids.example}",
+            )
+        )
+    clocks = [from_ms(one.now) for one in figures.checkpoints.values() if one.now]
+    if figures.reach.horizon is not None and clocks:
+        ahead = max((figures.now - one for one in clocks), key=abs).total_seconds()
+        if abs(ahead) * 1000 >= figures.reach.horizon / CLOCK_SHARE:
+            way, before = ("ahead of" if ahead > 0 else "behind"), figures.reach.horizon / 1000
+            found.append(
+                warning(
+                    "ledger clock",
+                    f"the clock of SQL is {human(abs(ahead))} {way} that of Redis, and by it rows "
+                    f"are brought {human(before)} before they are due",
+                    "timedatectl set-ntp true  (on both machines)",
+                )
+            )
+    return found
+
+
+def check_sealed_rows(settings: Settings) -> list[Finding]:
+    """Say how long the keys must be kept with which rows are sealed that are kept back.
+
+    It looks at the 10,000 of them that are due last. `check_ledger` reports a ledger that cannot be
+    read.
+    """
+    try:
+        sealed = LedgerInspector(settings).sealed_until()
+    except LedgerError:
+        return []
+    if not sealed.until:
+        return []
+    here = settings.key_ring.names if settings.key_ring is not None else frozenset[str]()
+    each = [f"key {name} until {clock(until)}" for name, until in sorted(sealed.until.items())]
+    scope = f", of the {MOST:,} that are due last" if sealed.is_cut else ""
+    message = f"rows that are kept back need {', '.join(each)}{scope}"
+    missing = sorted(set(sealed.until) - here)
+    if not missing:
+        return [ok("ledger keys", message)]
+    lacking = f"{message}; EXPIREBRIDGE_KEYS lacks {', '.join(missing)} here"
+    return [warning("ledger keys", lacking, "give listeners the key, and doctor as well")]
 
 
 def _count(rows: int, one: str = "waits", more: str = "wait") -> str:

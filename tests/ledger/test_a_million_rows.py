@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Engine, create_engine, insert, text, update
 
-from expirebridge.ledger import Tables, calls, row_pages
+from expirebridge.ledger import Tables, calls, inspection, row_pages
+from expirebridge.ledger.backlog import horizon_ms
+from expirebridge.ledger.binding import Met
 from expirebridge.ledger.calls import RedisCheckpoint
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.relay import finish
@@ -31,6 +33,7 @@ FAR, RELAYED, IN_A_BATCH, NEAR, OLD = 1_000_000, 50_000, 50, 300, 200
 BATCHES = RELAYED // IN_A_BATCH
 FEW = 2000
 """More than any of these statements has to read, and far fewer than are kept back."""
+MOST = 400
 LAYOUT = PartitionLayout("expirebridge", 16)
 NUMBERS = {
     "postgresql": "generate_series(1, {count}) AS numbers (n)",
@@ -99,9 +102,15 @@ def harness(engine: Engine, made: Tables, store: Store) -> LedgerHarness:
 
 
 @pytest.fixture
-def inspector(engine: Engine, url: str) -> LedgerInspector:
+def inspector(
+    harness: LedgerHarness, engine: Engine, url: str, monkeypatch: pytest.MonkeyPatch
+) -> LedgerInspector:
+    """It counts and lists at most 400 rows, so that what it reads beside is seen."""
+    monkeypatch.setattr(inspection, "MOST", MOST)
+    monkeypatch.setattr(row_pages, "MOST_LISTED", MOST)
+    harness.rows.begin("nonce", Met(partitions=1, horizon=horizon_ms(DAY)).text)
     ledger = engine.url.render_as_string(hide_password=False)
-    return LedgerInspector(Settings(url=url, ledger=ledger, ledger_horizon=DAY))
+    return LedgerInspector(Settings(url=url, ledger=ledger))
 
 
 def looked_at(
@@ -220,7 +229,9 @@ def test_retention_reads_what_has_ended(harness: LedgerHarness, engine: Engine) 
 def test_the_figures_read_what_is_near(inspector: LedgerInspector, engine: Engine) -> None:
     def ask() -> None:
         checkpoints: dict[int, RedisCheckpoint] = {}
-        assert inspector.figures(checkpoints).to_relay == NEAR
+        figures = inspector.figures(checkpoints)
+        assert (figures.to_relay, figures.kept_back.count) == (NEAR, MOST)
+        assert figures.kept_back.last is not None
 
     assert_few(looked_at(engine, ask, other=inspector._engine))
 
@@ -231,3 +242,9 @@ def test_a_page_of_rows_reads_little(
 ) -> None:
     read = looked_at(engine, lambda: inspector.page(kind), other=inspector._engine)
     assert max(read.values()) < FEW + 2 * row_pages.MOST_LOOKED_AT, read
+
+
+def test_the_keys_of_sealed_rows_are_found_among_few(
+    inspector: LedgerInspector, engine: Engine
+) -> None:
+    assert_few(looked_at(engine, inspector.sealed_until, other=inspector._engine))

@@ -59,7 +59,9 @@ def test_status_counts(engine: Engine, ledger: Ledger, made: Tables) -> None:
     assert 0 <= found.pop("oldest") < 100
     assert found == {
         "ledger": "default", "version": 1, "waiting": 3, "succeeded": 1, "failed": 2,
-        "cancelled": 1, "to_relay": 3, "to_rebuild": 1, "refused": 0,
+        "cancelled": 1, "to_relay": 3, "to_rebuild": 1, "refused": 0, "horizon": None,
+        "kept_back": {"count": 0, "first": None, "last": None},
+        "for_ids": {"count": 0, "example": None},
         "passes": [{"partition": 0, "number": 0, "stamp": 0}],
     }  # fmt: skip
     lines = run("status", url=engine.url)

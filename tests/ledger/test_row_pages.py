@@ -8,7 +8,7 @@ from sqlalchemy import Engine, insert, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
-from expirebridge.ledger.backlog import horizon_ms
+from expirebridge.ledger.backlog import Reach
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
 from expirebridge.ledger.rows import Status, SyncState
@@ -128,17 +128,20 @@ def test_a_number_that_cannot_be_is_refused(look: Look, cursor: str) -> None:
 @pytest.fixture
 def full(engine: Engine, made: Tables) -> Iterator[Engine]:
     """An engine whose table has many rows of each kind."""
-    todos = {"relay": SyncState.RELAY, "rebuild": SyncState.REBUILD}
+    todos = {
+        "relay": SyncState.RELAY, "kept-back": SyncState.RELAY, "taken": SyncState.TAKEN,
+        "rebuild": SyncState.REBUILD,
+    }  # fmt: skip
     kinds: list[dict[str, Any]] = [
         {"todo": todos.get(kind, SyncState.NOTHING),
          "status": Status.FAILED if kind in {"refused", "failed"} else Status.WAITING,
-         "message": "refused: x" if kind == "refused" else "boom"}
-        for kind in ("relay", "rebuild", "refused", "failed", "time")
+         "message": "refused: x" if kind == "refused" else "boom",
+         "delay_ms": 9 * HOUR if kind == "kept-back" else HOUR}
+        for kind in ("relay", "kept-back", "taken", "rebuild", "refused", "failed", "time")
     ]  # fmt: skip
     rows = [
-        kinds[n % 5]
-        | {"id": f"t{n:06}", "func": "a.b", "params": "[1]", "delay_ms": HOUR, "slot": None}
-        for n in range(5 * MANY)
+        kinds[n % 7] | {"id": f"t{n:06}", "func": "a.b", "params": "[1]", "slot": None}
+        for n in range(7 * MANY)
     ]
     with filled(engine, made.task, rows, modified=NowMs()):
         yield engine
@@ -149,7 +152,7 @@ def read_few(engine: Engine, made: Tables, kind: RowKind, cursor: str) -> RowPag
     with engine.connect() as connection, noted(engine) as queries:
         page = read_page(
             lambda query: list(connection.execute(query).mappings()),
-            made.task, "default", kind, cursor, horizon=horizon_ms(None),
+            made.task, "default", kind, cursor, reach=Reach(horizon=2 * HOUR),
         )  # fmt: skip
     with engine.connect() as connection:
         read = {query[0]: rows_read(connection, query) for query in queries}

@@ -18,10 +18,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from expirebridge.checks.finding import Level
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables, ddl, extras, tables
+from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.schema import DIALECTS, create, find
 from expirebridge.ledger.sql_tables import VERSION
+from expirebridge.ledger.table_checks import check_ledger
+from expirebridge.settings import Settings
 
 
 @pytest.fixture
@@ -91,6 +95,24 @@ def test_a_table_of_somebody_else_is_left_alone(empty: Engine, made: Tables) -> 
     with empty.begin() as connection, pytest.raises(LedgerUnsuitable, match="it lacks at_ms"):
         create(connection, made)
     assert inspect(empty).get_table_names() == ["expirebridge_task"]
+
+
+def test_tables_that_lack_a_column_are_named(empty: Engine, made: Tables) -> None:
+    """As those are that code from before the first release has made."""
+    with empty.begin() as connection:
+        create(connection, made)
+        if connection.dialect.name == "sqlite":
+            connection.execute(text("DROP INDEX expirebridge_task_todo"))
+        connection.execute(text("ALTER TABLE expirebridge_task DROP COLUMN planned"))
+    shown = empty.url.render_as_string(hide_password=False)
+    settings = Settings(ledger=shown)
+    with empty.begin() as connection, pytest.raises(LedgerUnsuitable, match="it lacks planned"):
+        create(connection, made)
+    with pytest.raises(LedgerUnsuitable, match=r"planned.*Drop the ledger's tables"):
+        LedgerInspector(settings).figures({})
+    [found] = check_ledger(settings, dict)
+    assert found.level is Level.ERROR
+    assert "Drop the ledger's tables" in found.message
 
 
 def test_a_session_of_another_database_is_refused(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 from playwright.sync_api import expect, sync_playwright
+from sqlalchemy import update
 
 from expirebridge import Bridge, web
 from expirebridge.ledger import Ledger
@@ -155,6 +156,39 @@ async def test_rows_that_wait_are_listed_and_lead_to_their_tasks(
     assert {"new", "bad"} & {*cells(relay), *cells(refused)} == {"new", "bad"}
     assert "it will be refused: id" in relay
     assert EVIL[:20] not in relay
+
+
+async def test_rows_that_are_kept_back_are_shown_with_their_time(
+    asking: Asking, harness: LedgerHarness, ledger: str, bridge: Bridge
+) -> None:
+    far = LedgerHarness(
+        harness.engine, harness.made, harness.store, place=harness.place, horizon=3600.0
+    )
+    for number in range(51):
+        far.insert(f"far{number:02}", (2 + number) * HOUR, ext_string="ann")
+    far.insert("near", 0, ext_string="ann")
+    far.insert("taken", 2 * HOUR)
+    far.settle_down()
+    bridge.make_task("other.task", [], "1h", id="taken")
+    task = far.made.task
+    with far.engine.begin() as connection:
+        earlier = update(task).values(written=task.c.written - 3 * HOUR // 2)
+        connection.execute(earlier.where(task.c.id == "taken"))
+    far.settle_down()
+    async with asking(ledger=ledger) as pages:
+        first = (await pages.get("/ledger?rows=kept-back")).text
+        [following] = re.findall(r'rel="next" href="([^"]+)"', first)
+        second = (await pages.get(following.replace("&amp;", "&"))).text
+        taken = (await pages.get("/ledger")).text
+        found = (await pages.get("/ledger?ext=ann")).text
+    assert counts_in(first)["rows to be carried"] == "0"
+    assert counts_in(first)["kept back in SQL"] == "51"
+    assert counts_in(first)["wait for their ids"] == "1"
+    ids = re.findall(r'data-label="Id">(far\d\d)<', first + second)
+    assert ids == [f"far{number:02}" for number in range(51)]
+    assert len(re.findall("kept back in SQL until <time", first)) == 50
+    assert "it waits for the end of that" in taken
+    assert len(re.findall("<small>kept back in SQL until <time", found)) == 51
 
 
 async def test_without_arguments_it_shows_no_messages(
