@@ -84,7 +84,7 @@ def emit_made(hooks: Hooks, new: NewTask, made: LedgerTask) -> None:
         key=b"",
         state=State.PENDING,
         due=_due(new.when),
-        tags=tuple(str(new.fields.get("tags", "")).split()),
+        tags=made.tags,
         outcome=made.outcome or Outcome.CREATED,
     )
     hooks.emit(Made(task=task))
@@ -596,6 +596,7 @@ def _made(
         args=args,
         kwargs=kwargs,
         ext=values["b_ext_string"],
+        tags=tuple(str(new.fields.get("tags", "")).split()),
         on_signal=on_signal,
         outcome=outcome,
     )

@@ -128,6 +128,7 @@ class LedgerTask:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ext: str | None = None
     """The name that the application gave it."""
+    tags: tuple[str, ...] = ()
     status: Status = Status.WAITING
     wanted: DesiredState = DesiredState.NONE
     """The state that the application wants: `cancelled`, or `none`."""
@@ -228,6 +229,7 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
         args=args,
         kwargs=kwargs,
         ext=row["ext_string"],
+        tags=_tags_of(row),
         status=Status(row["status"]),
         wanted=DesiredState(row["wanted"]),
         due=_due_of(row),
@@ -253,13 +255,22 @@ _ABOUT_SIGNALS: Final = ("on_signal", "lost", "signal", "signalled")
 
 def fields_about_signals(row: Row) -> dict[str, bytes]:
     """What the options of a row say about signals, as a record has it; any may be missing."""
+    options = _options_in(row)
+    return {name: str(options[name]).encode() for name in _ABOUT_SIGNALS if name in options}
+
+
+def _tags_of(row: Row) -> tuple[str, ...]:
+    tags = _options_in(row).get("tags")
+    return tuple(map(str, tags)) if isinstance(tags, list) else ()
+
+
+def _options_in(row: Row) -> dict[str, Any]:
+    """The options of a row; none if that is not what they are."""
     try:
         options = orjson.loads(row["options"] or "{}")
     except (orjson.JSONDecodeError, TypeError):
         return {}
-    if not isinstance(options, dict):
-        return {}
-    return {name: str(options[name]).encode() for name in _ABOUT_SIGNALS if name in options}
+    return options if isinstance(options, dict) else {}
 
 
 def on_signal_of(row: Row) -> str | None:

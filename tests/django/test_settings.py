@@ -14,6 +14,12 @@ def test_the_environment_goes_before_it(project: DjangoProject) -> None:
     assert project.program(SHOW, EXPIREBRIDGE_PREFIX="other").split() == ["7", "other"]
 
 
+def test_a_duration_is_read_as_in_the_environment(project: DjangoProject) -> None:
+    project.expirebridge["LEDGER_HORIZON"] = "1d"
+    show = "from expirebridge import Settings; print(Settings.read().ledger_horizon)"
+    assert project.program(show).split() == ["86400.0"]
+
+
 def test_a_bridge_at_the_top_of_a_module_of_models_has_them(project: DjangoProject) -> None:
     project.write("shop/models.py", "from expirebridge import Bridge\nbridge = Bridge()")
     prepared, project.python = project.python, FreshPython()
@@ -35,6 +41,7 @@ def test_commands_obey_it_and_their_options_go_before(project: DjangoProject) ->
     [
         ({"CONCURENCY": 7}, "E001", "['CONCURENCY'] is not a setting; did you mean 'CONCURRENCY'?"),
         ({"CONCURRENCY": 0}, "E001", "['CONCURRENCY']=0: it must be a whole number, at least 1"),
+        ({"LEDGER_HORIZON": "5m"}, "E001", "['LEDGER_HORIZON']='5m': "),
         ({"LEDGER": "nowhere"}, "E001", "['LEDGER']='nowhere': no alias of DATABASES"),
         ({"MODULES": "shop.jobs"}, "E003", "['MODULES']='shop.jobs': give a list of modules"),
         ({"MODULES": ["shop.jobs"]}, "E003", "['MODULES']: there is no module shop.jobs"),

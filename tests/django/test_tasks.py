@@ -250,6 +250,26 @@ except Exception as error:
         assert asked(shop, program) == [3, "emails", "TaskResultDoesNotExist"]
 
 
+@pytest.mark.parametrize("horizon", [None, "1d"])
+def test_a_task_that_is_due_in_a_year_has_a_result(
+    shop: DjangoProject, horizon: str | None
+) -> None:
+    """With a horizon, its row is kept back: Redis does not know it."""
+    shop.expirebridge |= {"LEDGER": "default"} | ({"LEDGER_HORIZON": horizon} if horizon else {})
+    shop.run("-m", "expirebridge", "ledger", "create", DJANGO_SETTINGS_MODULE="mysite.settings")
+    with shop.listening():
+        program = """
+from datetime import UTC, datetime, timedelta
+from expirebridge import Bridge
+year = datetime.now(UTC) + timedelta(days=365)
+far = add.using(queue_name="emails", run_after=year).enqueue(1, 2)
+waited(add.enqueue(1, 2))  # which was committed later
+found = default_task_backend.get_result(far.id)
+print(json.dumps([Bridge().get(far.id) is None, found.status, found.task.queue_name, found.args]))
+"""
+        assert asked(shop, program) == [horizon is not None, "READY", "emails", [1, 2]]
+
+
 def test_a_task_that_ends_while_it_is_looked_for_is_found(shop: DjangoProject) -> None:
     shop.expirebridge["LEDGER"] = "default"
     shop.run("-m", "expirebridge", "ledger", "create", DJANGO_SETTINGS_MODULE="mysite.settings")

@@ -212,5 +212,5 @@ def _unrelayed(id: str) -> Found | None:
         return None
     return Found(
         id=id, func=row.func, args=row.args, kwargs=row.kwargs, key=b"", state=State.PENDING,
-        due=row.due or row.created, created=row.created,
+        due=row.due or row.created, created=row.created, tags=row.tags,
     )  # fmt: skip

@@ -1,7 +1,6 @@
 """The rows of a test's ledger: carried to the test's database, and written back to."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -9,7 +8,6 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import greenlet_spawn
 
-from expirebridge.errors import InvalidTask
 from expirebridge.ledger.binding import Addresses, Binder, Met
 from expirebridge.ledger.calls import read_ledger
 from expirebridge.ledger.completion import Completer
@@ -18,7 +16,7 @@ from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.row_check import decide, outcome_by_row
-from expirebridge.ledger.rows import Row, RowState, RowVersion, ledger_task, new_task_of
+from expirebridge.ledger.rows import Row, RowState, RowVersion, ledger_task
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.sql_tables import own_tables
@@ -220,9 +218,7 @@ class Rows:
 
 def _as_task(row: Row, key_ring: KeyRing | None) -> Task:
     """The task that a row becomes once it is carried."""
-    shown, tags = ledger_task(row, key_ring), ""
-    with suppress(InvalidTask):  # it is refused when it comes near
-        tags = str(new_task_of(row, 0).fields.get("tags", ""))
+    shown = ledger_task(row, key_ring)
     return Task(
         id=shown.id,
         func=shown.func,
@@ -231,6 +227,6 @@ def _as_task(row: Row, key_ring: KeyRing | None) -> Task:
         key=b"",
         state=State.PENDING,
         due=from_ms(row["planned"]),
-        tags=tuple(tags.split()),
+        tags=shown.tags,
         on_signal=shown.on_signal,
     )
