@@ -157,7 +157,7 @@ def _about_horizon(figures: LedgerFigures) -> list[Finding]:
                 "ledger rows",
                 f"{_count(figures.for_ids.count)} until other tasks, which are not of the ledger, "
                 f"no longer have their ids, such as {figures.for_ids.example!r}",
-                f"expirebridge get {figures.for_ids.example}",
+                f"expirebridge show {figures.for_ids.example}",
             )
         )
     clocks = [from_ms(one.now) for one in figures.checkpoints.values() if one.now]

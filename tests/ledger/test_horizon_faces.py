@@ -175,7 +175,7 @@ def test_rows_that_wait_for_their_ids_are_counted(
     )
     found = looked_at(with_ledger, store)
     assert found.startswith("warning ledger rows: 1 row waits until other tasks, which are not of")
-    assert "such as 'taken'; expirebridge get taken" in found
+    assert "such as 'taken'; expirebridge show taken" in found
 
 
 def test_status_counts_what_is_kept_back(
