@@ -23,6 +23,7 @@ from expirebridge.ledger.engine import (
     too_slow,
     translated,
 )
+from expirebridge.ledger.looks import Look
 from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnapshot, finish
 from expirebridge.ledger.relay_statements import RelayState
 from expirebridge.ledger.relay_store import RelayStore
@@ -236,7 +237,7 @@ class LedgerPartition:
         return self._engine.begin(partial(method, *args, **options))
 
     async def look_and_relay(
-        self, store: AsyncStore, since: float, *, in_hurry: bool = False
+        self, store: AsyncStore, since: float, *, look: Look = Look.ALL
     ) -> int:
         """As `relay_once`, in a thread, and only if there is something to do.
 
@@ -250,7 +251,9 @@ class LedgerPartition:
                 snapshot = RelaySnapshot(state, await store.run(calls.read_ledger()))
         if snapshot is not None and self._is_at_rest(snapshot):
             return 0
-        return await self.begin(self.relay_once, snapshot, in_hurry=in_hurry)
+        if look is Look.ENDS and self._state_cache is None:
+            return await self.begin(self.write_back_once)
+        return await self.begin(self.relay_once, snapshot, in_hurry=look is Look.ROWS)
 
     def _is_at_rest(self, snapshot: RelaySnapshot) -> bool:
         """True if `relay_once` would do nothing; the first partition has the series to look at."""
@@ -265,7 +268,7 @@ class LedgerPartition:
         `in_hurry`: if rows wait, relay them and nothing else; more may be committed meanwhile.
         """
         with translated(self._url), self._lock:
-            if in_hurry and looked is None and (count := self._carry_unseen()) > 0:
+            if in_hurry and looked is None and (count := self._unseen(self.relay.carry)) > 0:
                 return count
             looked = self._look(looked)
             count, snapshot = 0, cast(RelaySnapshot | None, looked)
@@ -281,17 +284,28 @@ class LedgerPartition:
                 count = max(count, self._repeated(self.relay.bring_back, snapshot))
             return count
 
-    def _carry_unseen(self) -> int:
-        """Relay rows as if nothing had changed since the latest batch here, without a look.
+    def write_back_once(self) -> int:
+        """Write back what has ended, and then relay rows, if some wait, both without a look.
 
-        If something has, this does nothing: the batch finds other numbers. After a new connection
-        to either side there is a look first.
+        Returns the size of the larger batch. If that cannot be, as `relay_once`.
+        """
+        with translated(self._url), self._lock:
+            counts = [self._unseen(self.relay.bring_back)]
+            if counts != [INTERRUPTED]:
+                counts.append(self._unseen(self.relay.carry))
+        return self.relay_once() if INTERRUPTED in counts else max(counts)
+
+    def _unseen(self, start: Callable[[RelaySnapshot | None], BatchSteps[int]]) -> int:
+        """Relay a batch as if nothing had changed since the latest batch here, without a look.
+
+        If something has, this does nothing: the batch finds other numbers, and is interrupted. So
+        it is after a new connection to either side, and with several partitions.
         """
         latest = self.relay.latest
         is_known = latest is not None and self.relay.is_checked(*latest)
         if self._state_cache is not None or not is_known:
-            return 0
-        return finish(self.relay.carry(latest))
+            return INTERRUPTED
+        return finish(start(latest))
 
     def _repeated(
         self, start: Callable[[RelaySnapshot | None], BatchSteps[int]],

@@ -150,8 +150,8 @@ class Relay:
         self.passed: deque[Passed] = deque(maxlen=1000)
         """The batches that were relayed, until they are taken from here and emitted to hooks."""
         self.latest: RelaySnapshot | None = None
-        """The state after the latest batch that was completed here, as if rows waited. A batch that
-        begins with it is interrupted if either side has changed since."""
+        """The state after the latest batch that was completed here, as if rows waited, both ways. A
+        batch that begins with it is interrupted if either side has changed since."""
         self._unwritten_rows = UnwrittenRows()
         self._waiting_for_ids: set[str] = set()
         """The rows of which that was logged."""
@@ -299,6 +299,8 @@ class Relay:
         yield "dirty read"
         if dirty.checkpoint[:2] != (state.nonce, checkpoint.number):
             return INTERRUPTED
+        if not dirty.entries:
+            return 0
         entries = [each for each in dirty.entries if is_id(each.id)]  # no row has another id
         changes = [change for each in entries if (change := _status_update(each))]
         lost = [each.id for each in entries if each.version is None]
@@ -365,7 +367,7 @@ def _after(
     stamp = number if stamps else state.stamp
     return RelaySnapshot(
         state._replace(number=number, stamp=stamp, waiting=True),
-        checkpoint._replace(nonce=state.nonce, number=number),
+        checkpoint._replace(nonce=state.nonce, number=number, dirty=1),
     )
 
 

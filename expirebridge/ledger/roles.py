@@ -20,6 +20,7 @@ from expirebridge.errors import (
 from expirebridge.hooks import Hooks
 from expirebridge.ledger import calls
 from expirebridge.ledger.early_sender import EarlySender
+from expirebridge.ledger.looks import Look
 from expirebridge.ledger.row_check import LedgerGate, Link, RowCheck
 from expirebridge.listener.execution.attempt import Attempt, FinishedAttempt
 from expirebridge.listener.execution.capacity import Wakeup
@@ -226,8 +227,10 @@ class RelayLoop(LedgerRole):
         self._rested = time.monotonic()
         """Until then ends wait for a write-back, which they share."""
         self._looked = time.monotonic()
-        self._is_in_hurry = False
-        """True if this look is for rows that were committed: what else there is waits for them."""
+        self._look = Look.ALL
+        """What this look is for."""
+        self._next_look = time.monotonic()
+        """When it looks in any case."""
         self._error: LedgerError | None = None
 
     def notify(self) -> None:
@@ -243,21 +246,29 @@ class RelayLoop(LedgerRole):
 
     async def wait(self, pause: float) -> None:
         """Wait until it is to look and has its turn, or is notified and has its turn."""
+        self._next_look = time.monotonic() + pause
         while True:
-            next_look = time.monotonic() + pause
-            await self._wait_until(next_look)
+            await self._wait_for_look()
             now = time.monotonic()
-            writes_back = now >= (min(next_look, self._rested) if self._ended else next_look)
+            self._look = self._look_at(now)
+            writes_back = self._look is not Look.ROWS
             self._committed, self._ended = False, self._ended and not writes_back
             if now >= self._looked + self._membership.turn * self.interval:
-                self._looked, self._is_in_hurry = now, not writes_back
+                self._looked = now
                 return
             self._ended = False
-            pause = until_next(self.interval)
+            self._next_look = now + until_next(self.interval)
 
-    async def _wait_until(self, next_look: float) -> None:
-        """Wait until that time (monotonic), a commit, or the time to write back what ended."""
+    def _look_at(self, now: float) -> Look:
+        """The look for which it is time."""
+        if now >= self._next_look:
+            return Look.ALL
+        return Look.ENDS if self._ended and now >= self._rested else Look.ROWS
+
+    async def _wait_for_look(self) -> None:
+        """Wait until it looks in any case, for a commit, or the time to write back what ended."""
         while not self._committed:
+            next_look = self._next_look
             end = min(next_look, self._rested) if self._ended else next_look
             left = end - time.monotonic()
             if left <= 0:
@@ -285,11 +296,13 @@ class RelayLoop(LedgerRole):
             if self._late_count > before:
                 await self.make_room(took)
             return 0.0
-        if self._is_in_hurry:
+        if self._look is Look.ROWS:
             self._ended = self._ended or carried > 0  # what is carried may have changed tasks
         else:
             self._rested = time.monotonic() + max(self.rest * self._ledger.partitions, took)
-        return until_next(self.interval)
+        if self._look is Look.ALL:
+            return until_next(self.interval)
+        return max(self._next_look - time.monotonic(), 0.0)
 
     async def make_room(self, seconds: float) -> None:
         """Rest for as long as a look took in which tasks began late, or before it."""
@@ -297,9 +310,7 @@ class RelayLoop(LedgerRole):
 
     async def _relay(self, *, since: float) -> int:
         """Relay, however long it takes; what takes long is reported, and goes on."""
-        look = self._ledger.look_and_relay(
-            self._owner.session.store, since, in_hurry=self._is_in_hurry
-        )
+        look = self._ledger.look_and_relay(self._owner.session.store, since, look=self._look)
         call = asyncio.ensure_future(look)
         try:
             done, _ = await asyncio.wait([call], timeout=LONG)

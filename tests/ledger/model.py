@@ -373,7 +373,7 @@ class Model:
         records = {id: deepcopy(self.redis.records.get(id)) for id in found}
         is_same = (self.redis.number, self.redis.is_bound) == (seen, True)
         yield "dirty read"
-        if not is_same:
+        if not is_same or not found:
             return
         number = self._take(taken, stamp, seen)
         if number is not None:

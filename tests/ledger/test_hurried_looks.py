@@ -110,6 +110,38 @@ def test_a_database_that_was_restored_to_earlier_stops_the_relay(
         ours.relay_once(in_hurry=True)
 
 
+def test_what_ended_is_written_back_without_a_look(
+    harness: LedgerHarness, ledger_engine: LedgerEngine, ours: LedgerPartition, store: Store
+) -> None:
+    store.run(producing.cancel(["a"], keep=HOUR / 1000))
+    harness.insert("b", HOUR)
+    with noted(ledger_engine.engine) as queries:
+        assert ours.write_back_once() == 1
+    assert harness.status("a") is Status.CANCELLED
+    assert harness.row("b").todo == SyncState.NOTHING
+    # The row that is written, the page, and by ids those that are stamped.
+    assert len(queries) == 2 + (ledger_engine.engine.dialect.name != "sqlite")
+    before = harness.numbers()
+    assert ours.write_back_once() == 0
+    assert harness.numbers() == before
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_write_back_notices_what_has_changed(
+    harness: LedgerHarness, ours: LedgerPartition, store: Store, client: redis.Redis, lost: bool
+) -> None:
+    if lost:
+        client.flushdb()
+    else:
+        store.run(producing.cancel(["a"], keep=HOUR / 1000))
+        harness.insert("b", HOUR)
+        assert finish(harness.relay().carry()) == 1  # of another listener
+    while ours.write_back_once():
+        pass
+    assert harness.status("a") is (Status.WAITING if lost else Status.CANCELLED)
+    assert state_of(store, "a") is (State.PENDING if lost else State.CANCELLED)
+
+
 def test_many_rows_are_written_by_one_statement(
     harness: LedgerHarness, ledger_engine: LedgerEngine, ours: LedgerPartition, store: Store
 ) -> None:

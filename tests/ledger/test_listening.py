@@ -246,7 +246,9 @@ async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error
     with harness.engine.begin() as connection:
         for table, rows in zip(tables, saved, strict=True):
             connection.execute(table.delete())
-            connection.execute(table.insert(), [dict(row) for row in rows])
+            computed = {column.name for column in table.c if column.computed is not None}
+            values = [{name: row[name] for name in row if name not in computed} for row in rows]
+            connection.execute(table.insert(), values)
     ran: list[int] = []
     witness = Witness()
     async with listening(with_ledger, witness, run=into(ran)):
