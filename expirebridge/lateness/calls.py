@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from expirebridge.store.record_values import text
@@ -19,11 +19,15 @@ class ComingSpan:
     count: int
     sample: Counter[str]
     """How many of those that were looked at are for each function."""
+    beside: Counter[str] = field(default_factory=Counter)
+    """How many of them are not in Redis yet, by function."""
 
     def by_function(self) -> dict[str, int]:
         """Estimate how many are for each function, most first."""
-        looked = self.sample.total()
-        return {func: round(one * self.count / looked) for func, one in self.sample.most_common()}
+        looked, here = self.sample.total(), self.count - self.beside.total()
+        found = Counter({func: round(one * here / looked) for func, one in self.sample.items()})
+        found.update(self.beside)
+        return dict(found.most_common())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Subquery,
     Table,
     false,
+    func,
     literal_column,
     or_,
     select,
@@ -114,6 +115,26 @@ class BacklogQuery:
             for todo in (SyncState.RELAY, SyncState.REBUILD)
         )
         return select(found).order_by(found.c.todo, found.c.planned).limit(most)
+
+    def coming(self, start: int, width: int, spans: int) -> list[Select[Any]]:
+        """Count new rows by when they are due: in which span of so many ms from `start` on.
+
+        Most have no partition yet: of these only what is due in that time is read.
+        """
+        row = self._task.c
+        number = ((row.planned - start) // width).label("number")
+        due = row.planned.between(start, start + spans * width - 1)
+        return [
+            select(number, row.func, func.count())
+            .with_hint(self._task, _FORCE_INDEX, "mysql")
+            .with_hint(self._task, _FORCE_INDEX, "mariadb")
+            .where(
+                row.ledger == self._ledger, row.todo == constant(SyncState.RELAY),
+                IsInIndex(row.todo), row.stamp == 0, slot, due,
+            )
+            .group_by(number, row.func)
+            for slot in (row.slot.is_(None), row.slot.is_not(None))
+        ]  # fmt: skip
 
 
 def together(stretches: Iterable[Select[Any]]) -> Subquery:

@@ -178,6 +178,15 @@ class LedgerInspector:
                     unfit.append(Unfit(id=str(row.id), reason=str(error)))
         return unfit
 
+    def count_coming(self, start: int, width: int, spans: int) -> Iterator[tuple[int, str, int]]:
+        """Count what Redis never had, by its span of so many ms from `start` on, and function."""
+        backlog = BacklogQuery(self._tables.task, self._name, literal(0, BigInteger()))
+        queries = backlog.coming(start, width, spans)
+        with self._reading() as connection:
+            for query in queries:
+                for number, func, count in connection.execute(query):
+                    yield int(number), str(func), count
+
     def add_calls(
         self, add: Callable[[StoredCall], None], *, due_within: float | None = None
     ) -> int:

@@ -32,7 +32,7 @@ HEADS = {"bridge", "marking"}
 ROLES = {
     "values", "declaration", "calls", "replies", "operations", "roles", "checks", "explain",
     "remarks", "clear_values", "stored_calls", "series_place", "external_checks", "sealed_records",
-    "function_lookup", "absence",
+    "function_lookup", "absence", "forecast",
     "command", "words", "page", "fields", "metrics", "testing",
 }  # fmt: skip
 """What a room may give to others: each has its file of that name."""
