@@ -18,4 +18,4 @@ def test_the_page_can_be_followed(tmp_path: Path) -> None:
         with Bridge(f"redis://localhost:{reader.port}/1") as bridge:
             count = bridge.count()
     assert (count.pending, count.succeeded) == (0, 1)
-    assert len(typed) == 8
+    assert len(typed) == 9
