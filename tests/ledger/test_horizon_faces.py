@@ -157,6 +157,7 @@ def test_without_a_listener_that_has_a_horizon_all_rows_wait(
     assert looked_at(with_ledger, store).startswith("ok ledger: ")
     with_horizon(harness, 3 * HOUR / 1000).settle_down()
     assert harness.row("far").stamp > 0
+    assert LedgerInspector(with_ledger).figures({}).reach.horizon == 3 * HOUR
 
 
 def test_rows_that_wait_for_their_ids_are_counted(
