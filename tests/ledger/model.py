@@ -48,6 +48,8 @@ class Record:
     next: "Record | None" = None
     """Another life of the id, which is to follow the run of this one; it may have ended."""
     call: str = ""
+    is_early: bool = False
+    """Whether the pass that brings its row is still to come."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Model:
     begun: bool = False
     now: int = 0
     """How many scripts have run: each has a time of its own."""
+    hidden: dict[str, Row] = field(default_factory=dict)
+    """Rows that the database has not, as after a failover, and will have again."""
     page: Collection[str] = ()
     """The rows that the pass which is under way took, as the real one did."""
 
@@ -290,10 +294,11 @@ class Model:
         yield "stamped"
 
     def _check(self, page: Mapping[str, Row]) -> None:
-        """New ones first; of those to be rebuilt the finished ones."""
+        """New ones first; of those to be rebuilt the finished ones, and what is cancelled."""
 
-        def place(row: Row) -> tuple[int, int]:
-            return row.todo, -row.status if row.todo == REBUILD else 0
+        def place(row: Row) -> tuple[int, bool]:
+            is_to_run = row.status == WAITING and not row.is_cancelled
+            return row.todo, row.todo == REBUILD and is_to_run
 
         left = [row for id, row in self.rows.items() if row.todo and id not in page]
         assert all(row.todo for row in page.values())
@@ -314,6 +319,7 @@ class Model:
         if record is None:
             self._create(id, row)
             return
+        record.is_early = False
         last = record.next or record
         is_new = last.revision != row.revision
         if last.generation > row.generation:
@@ -358,6 +364,46 @@ class Model:
         self.redis.records[id] = Record(*_life(row), state, call=row.call)
         if row.status == WAITING and row.is_cancelled:
             self.mark(id)
+
+    # What comes before its pass
+
+    def send_early(self, ids: Iterable[str], least: int | None) -> Steps:
+        """New rows are sent if Redis has seen this pass; None: this relay knows of none."""
+        if least is None:
+            return
+        rows = {id: replace(self.rows[id]) for id in ids if self._is_new(id)}
+        yield "read"
+        if not rows:
+            return
+        if self.redis.is_bound and self.redis.number >= least:
+            self.now += 1
+            for id, row in rows.items():
+                if id not in self.redis.records:
+                    self._create(id, row)
+                    self.redis.records[id].is_early = True
+        yield "sent"
+
+    def _is_new(self, id: str) -> bool:
+        row = self.rows.get(id)
+        return row is not None and (
+            (row.todo, row.stamp, row.status, row.is_cancelled) == (RELAY, 0, WAITING, False)
+        )
+
+    def awaits_its_row(self, id: str, *, has_waited: bool) -> bool | None:
+        """Whether a claimed task without a row is put off; None if that has been for too long."""
+        record = self.redis.records[id]
+        if not record.is_early:
+            return False
+        if not has_waited or record.rearm:
+            return True
+        del self.redis.records[id]
+        return None
+
+    def hide(self, id: str) -> None:
+        self.hidden[id] = self.rows.pop(id)
+
+    def show(self, id: str) -> None:
+        self.rows[id] = self.hidden.pop(id)
 
     def bring_back(self) -> Steps:
         """From Redis to rows."""

@@ -42,6 +42,15 @@ IN_LUA = {
                  "  redis.call('HSET', record_key(id), 'cancel', 1)\n"
                  "  redis.call('HDEL', record_key(id), 'rearm')\n",
                  "  redis.call('HSET', record_key(id), 'cancel', 1)\n"),
+    # What was sent early is cancelled if its row is not there.
+    "early without a row": ("judge_early", "  if not early then return 0 end\n",
+                            "  if early ~= nil or not early then return 0 end\n"),
+    "early over a record": (
+        "send_early", "redis.call('EXISTS', record_key(id)) == 0", "true",
+    ),
+    "early after a loss": (
+        "send_early", "if nonce ~= ARGV[2] or number < tonumber(ARGV[3]) then return {} end", "",
+    ),
     # What ends while another life of it runs takes the place of that.
     "one run": ("include/relay_create",
                 "  if old.state ~= 'running' then return create_from_row(id, row, old) end\n",

@@ -30,6 +30,7 @@ from tests.kit.ledgers import LedgerHarness, restore, snapshot, until
 from tests.kit.patience import PATIENCE
 from tests.kit.steps import new, settle, state_of
 from tests.kit.witness import Witness, listening
+from tests.ledger.planted import planted
 
 HOUR = 3_600_000
 RECORD = "expirebridge:task:b"
@@ -274,6 +275,16 @@ def test_one_without_a_row_is_put_off_and_at_last_forgotten(
         pass
     assert state_of(store, "b") is State.PENDING
     assert harness.status("b") is Status.WAITING
+
+
+def test_without_that_rule_it_would_be_cancelled(
+    harness: LedgerHarness, ours: LedgerPartition, store: Store
+) -> None:
+    harness.insert("b")
+    assert ours.send_early(["b"], 0)
+    token = claimed(store)
+    with planted("early without a row"):
+        assert judged(store, token) is ledger_calls.EarlyVerdict.NOT_EARLY
 
 
 def test_one_that_a_batch_has_brought_is_not_early(

@@ -35,6 +35,10 @@ ASKED = {
 """The same of histories in which nothing is lost: the first of a dozen that differs."""
 
 
+EARLY = {"early over a record": 0, "early after a loss": 2}
+"""The same of histories in which rows are sent before their passes."""
+
+
 @pytest.fixture(scope="module")
 def memory(made: Tables) -> Iterator[Engine]:
     engine = create_engine("sqlite://")
@@ -65,19 +69,27 @@ def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> 
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     print_blob=False,
 )  # fmt: skip
-@given(seed=st.integers(0, 2**32), is_calm=st.booleans())
+@given(seed=st.integers(0, 2**32), is_calm=st.booleans(), sends_early=st.booleans())
 def test_nothing_is_lost_and_nothing_done_starts_again(
-    memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int, is_calm: bool
-) -> None:
+    memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int, is_calm: bool,
+    sends_early: bool,
+) -> None:  # fmt: skip
     harness = emptied(memory, made, store, client)
-    assert World(harness, client, seed, model=Model(), is_calm=is_calm).live(STEPS) == []
+    world = World(
+        harness, client, seed, model=Model(), is_calm=is_calm, sends_early=sends_early
+    )  # fmt: skip
+    assert world.live(STEPS) == []
 
 
 @pytest.mark.rest
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("is_calm", [False, True])
-def test_on_each_database(harness: LedgerHarness, client: redis.Redis, is_calm: bool) -> None:
-    assert World(harness, client, 5, model=Model(), is_calm=is_calm).live(120) == []
+@pytest.mark.parametrize("sends_early", [False, True])
+def test_on_each_database(
+    harness: LedgerHarness, client: redis.Redis, is_calm: bool, sends_early: bool
+) -> None:
+    world = World(harness, client, 5, model=Model(), is_calm=is_calm, sends_early=sends_early)
+    assert world.live(120) == []
 
 
 @pytest.mark.rest
@@ -112,6 +124,25 @@ def test_without_a_rule_about_wishes_a_calm_history_differs_from_the_model(
     assert live() == []
     with planted(rule):
         assert live(rule) != []
+
+
+@pytest.mark.rest
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("rule", EARLY)
+def test_without_a_rule_about_early_sends_a_history_differs_from_the_model(
+    memory: Engine, made: Tables, store: Store, client: redis.Redis, rule: str
+) -> None:
+    def live() -> list[str]:
+        harness = emptied(memory, made, store, client)
+        world = World(harness, client, EARLY[rule], model=Model(), sends_early=True)
+        try:
+            return world.live(STEPS)
+        except AssertionError as differs:
+            return [f"differs: {differs}"]
+
+    assert live() == []
+    with planted(rule):
+        assert live() != []
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger import calls as ledger_calls
-from expirebridge.ledger.relay import BatchSteps
+from expirebridge.ledger.early_sends import EarlySends
+from expirebridge.ledger.relay import BatchSteps, Relay
 from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_check import decide
@@ -78,16 +79,26 @@ class World:
         model: Model | None = None,
         *,
         is_calm: bool = False,
+        sends_early: bool = False,
     ) -> None:
         self.harness, self.client, self.out = harness, client, out
         self.is_calm = is_calm
         """Whether nothing is lost or killed, and much is asked of few tasks."""
+        self.sends_early = sends_early
+        """Whether rows are sent before their passes, and lost to the database for a while."""
+        self.sends: list[Iterator[None]] = []
+        """What is being sent."""
+        self.hidden: dict[str, dict[str, Any]] = {}
+        """Rows that the database will have again."""
+        self.pages_under_way: dict[int, tuple[str, ...]] = {}
         self.model = model
         self.store = harness.store
         self.pages = harness.rows = Watched(harness.engine, harness.made, name=harness.name)
         self.random = random.Random(seed)  # noqa: S311 - to be repeated
         self.ledger = Ledger(tables=harness.made)
-        self.relays = [self.relay(), self.relay()]
+        self.sender = self.harness.relay()
+        self.early_sends = EarlySends(self.sender, self.pages, lambda: harness.store)
+        self.relays = [self.relay(self.sender), self.relay(self.harness.relay())]
         self.past = [self.remembered()]
         self.link = 0
         self.checked: dict[int, tuple[int, int]] = {}
@@ -205,24 +216,28 @@ class World:
 
     # The relays
 
-    def relay(self) -> Iterator[None]:
-        relay, model = self.harness.relay(), self.model
+    def relay(self, relay: Relay) -> Iterator[None]:
+        model = self.model
         while True:
             yield
             yield from self._steps(relay.carry(), model.carry() if model else None)
             yield
             yield from self._steps(relay.bring_back(), model.bring_back() if model else None)
 
-    def _steps(self, steps: BatchSteps[int], modelled: Steps | None) -> Iterator[None]:
+    def _steps(self, steps: BatchSteps[Any], modelled: Steps | None) -> Iterator[None]:
         while True:
             try:
                 step = next(steps, "")
             except LedgerError as error:
                 self.bad.append(str(error))
                 return
+            if step == "number taken":
+                self.pages_under_way[id(steps)] = self.pages.taken
+            if not step:
+                self.pages_under_way.pop(id(steps), None)
             self._follow(step, modelled)
             self._learn()
-            if step in {"carried", "forgotten"}:
+            if step in {"carried", "forgotten", "sent"}:
                 self.save()
             if not step:
                 return
@@ -238,6 +253,63 @@ class World:
             found = self.client.zrange(f"{PREFIX}:dirty", 0, ledger_calls.MAX_STATES - 1)
             self.model.page = [id.decode() for id in found]
         assert next(modelled, "") == step
+
+    def send_early(self) -> None:
+        """A listener whose gate is open sends rows early, or goes on with that."""
+        if self.sends and self.random.random() < 0.5:
+            sending = self.sends.pop(self.random.randrange(len(self.sends)))
+            for _ in sending:
+                pass
+            return
+        gate, rows = self._gate(0), self.rows()
+        if gate is None or not rows:
+            return
+        ids = {self.random.choice(rows[-5:]).id for _ in range(2)}
+        latest = self.sender.latest
+        is_known = latest is not None and self.sender.is_checked(*latest)
+        least = max(gate, latest.checkpoint.number) if latest is not None and is_known else None
+        steps = self.early_sends.send(sorted(ids), least=gate)
+        modelled = self.model.send_early(sorted(ids), least) if self.model else None
+        sending = self._steps(steps, modelled)
+        next(sending, None)
+        self.sends.append(sending)
+
+    def hide(self) -> None:
+        """The database fails over to a copy, which has a row later that was sent early."""
+        under_way = {id for page in self.pages_under_way.values() for id in page}
+        for row in self.rows():
+            early = self.client.hexists(f"{PREFIX}:task:{row.id}", "early")
+            if early and row.stamp == 0 and row.todo == 1 and row.id not in under_way:
+                self.hidden[row.id] = dict(row._mapping)
+                del self.hidden[row.id]["planned"]
+                self.harness.prune(row.id)
+                if self.model:
+                    self.model.hide(row.id)
+                return
+
+    def show(self) -> None:
+        """The row is there again."""
+        for id in list(self.hidden)[:1]:
+            with self.harness.engine.begin() as connection:
+                connection.execute(self.harness.made.task.insert().values(self.hidden.pop(id)))
+            if self.model:
+                self.model.show(id)
+
+    def _awaits_its_row(self, run: Run) -> bool:
+        """A listener does not find the row of a task: whether it puts the task off."""
+        has_waited = self.random.random() < 0.3
+        record = f"{PREFIX}:task:{run.id}"
+        if has_waited and self.client.hexists(record, "early"):
+            self.client.hset(record, "early", 1)
+        verdict = self.store.run(ledger_calls.judge_early(run.id, run.token, "no row", SETTINGS))
+        waits, over = ledger_calls.EarlyVerdict.WAITS, ledger_calls.EarlyVerdict.OVER
+        if self.model:
+            expected = self.model.awaits_its_row(run.id, has_waited=has_waited)
+            assert {True: waits, None: over}.get(expected, 0) == verdict
+        if verdict is over:  # what is left of it is no task of the ledger, and is forgotten at once
+            self.client.delete(record)
+            self.client.zrem(f"{PREFIX}:cancelled", run.id)
+        return verdict is waits
 
     def _learn(self) -> None:
         """What the ledger knows: done is what was written back, cancelled what was relayed."""
@@ -310,6 +382,8 @@ class World:
         version, row = run.version, self.harness.rows.ask([run.id]).get(run.id)
         if "row" in self.out:
             return "runs"
+        if row is None and self.sends_early and self._awaits_its_row(run):
+            return "later"
         if row and "status" in self.out:
             is_done = (run.id, row.version.generation) in self.effects
             row = row._replace(status=row.status if is_done else Status.WAITING)
@@ -518,10 +592,14 @@ class World:
 
     def step(self) -> None:
         acts = self._calm_acts() if self.is_calm else self._acts()
+        if self.sends_early:
+            acts = [*acts, (self.send_early, 12), (self.hide, 1), (self.show, 1)]
         [act] = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
         act()
 
     def quiet(self, rounds: int = 20) -> None:
+        while self.hidden:
+            self.show()
         rows = self.rows()
         for _ in range(rounds):
             for _ in range(14):
@@ -599,7 +677,12 @@ class World:
             for id, row in model.rows.items()
         }
         assert self._records() == {
-            id: (f"{record.generation} {record.revision}", record.state, record.call)
+            id: (
+                f"{record.generation} {record.revision}",
+                record.state,
+                record.call,
+                record.is_early,
+            )
             for id, record in model.redis.records.items()
         }
         dirty = self.client.zrange(f"{PREFIX}:dirty", 0, -1)
@@ -610,18 +693,19 @@ class World:
             assert (numbers.number, numbers.stamp) == (model.taken, model.stamp)
             assert (known.number, bool(known.nonce)) == (model.redis.number, model.redis.is_bound)
 
-    def _records(self) -> dict[str, tuple[str, str, str]]:
+    def _records(self) -> dict[str, tuple[str, str, str, bool]]:
         start = f"{PREFIX}:task:"
         names = [name.decode() for name in self.client.keys(f"{start}*")]
         with self.client.pipeline(transaction=False) as pipe:
             for name in names:
-                pipe.hmget(name, "ledger", "state", "call")
+                pipe.hmget(name, "ledger", "state", "call", "early")
             found = pipe.execute()
         return {
             name.removeprefix(start): (
                 life.decode(),
                 (state or b"pending").decode(),
                 call.decode().partition("?")[2],
+                early is not None,
             )
-            for name, (life, state, call) in zip(names, found, strict=True)
+            for name, (life, state, call, early) in zip(names, found, strict=True)
         }
