@@ -32,6 +32,28 @@ HORIZON = "horizon="
 """The beginning of the word of a heartbeat that says how many ms ahead a listener relays rows."""
 
 
+class Lost(NamedTuple):
+    """A range of stamps: the server lost what batches between the two numbers had relayed."""
+
+    after: int
+    """The last batch that it had seen."""
+    before: int
+    """The batch in which the relay noticed: what is stamped since is there."""
+
+    def has(self, stamp: int) -> bool:
+        """True if a row with this stamp is one of them."""
+        return self.after < stamp < self.before
+
+    def __str__(self) -> str:
+        return f"{self.after} {self.before}"
+
+    @classmethod
+    def read(cls, text: str) -> "Lost | None":
+        """As the server has it; None for an empty text."""
+        after, _, before = text.partition(" ")
+        return cls(int(after), int(before)) if before else None
+
+
 class RedisCheckpoint(NamedTuple):
     """The checkpoint of the relay in one partition of Redis."""
 
@@ -51,6 +73,10 @@ class RedisCheckpoint(NamedTuple):
     """How many ms ahead rows are relayed; None: all are, or no relay has said so."""
     run_id: str | None = None
     """The run id of the server's process; None if it is hidden, or was not asked for."""
+    stuck_ids: tuple[str, ...] = ()
+    """Some of those tasks."""
+    unmarked: Lost | None = None
+    """What the server lost, as long as not all of these rows are marked: some are locked."""
 
     @property
     def behind(self) -> float:
@@ -114,10 +140,11 @@ def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
 
 
 def _read_checkpoint(reply: list[Any]) -> RedisCheckpoint:
-    nonce, number, now, dirty, since, stuck, horizon = reply
+    nonce, number, now, dirty, since, stuck, horizon, unmarked, *stuck_ids = reply
     return RedisCheckpoint(
         text(nonce), number, now, dirty, since if since >= 0 else None, stuck,
         int(horizon) if re.fullmatch(rb"[0-9]{1,16}", horizon) else None,
+        unmarked=Lost.read(text(unmarked)), stuck_ids=tuple(text(id) for id in stuck_ids),
     )  # fmt: skip
 
 
@@ -173,15 +200,17 @@ def relay(
     nonce: str,
     number: int,
     settings: Settings,
+    unmarked: Lost | None = None,
 ) -> Command[list[RelayResult] | None]:
     """Relay rows, as the batch of this number; None if another batch or ledger was there.
 
-    `checkpoint` was read when the batch began.
+    `checkpoint` was read when the batch began. `unmarked` is what the server lost, if some of these
+    rows could not be marked.
     """
     items = [argument for row in rows for argument in row.encode()]
     return script(
         "relay", checkpoint.nonce, nonce, checkpoint.number, number, milliseconds(settings.lease),
-        milliseconds(settings.keep_succeeded), *items,
+        milliseconds(settings.keep_succeeded), str(unmarked or ""), *items,
         read=_read_results,
     )  # fmt: skip
 

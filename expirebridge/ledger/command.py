@@ -225,8 +225,9 @@ def status_(
     redis = Settings.read(url=url, prefix=prefix) if url or named_url() else None
     if redis is not None:
         check_url(redis.url)  # before the database is asked
-    status = LedgerInspector(settings_of(ledger, ledger_name)).status()
+    inspector = LedgerInspector(settings_of(ledger, ledger_name))
     checkpoints = {} if redis is None else _checkpoints(redis)
+    status = inspector.status([id for one in checkpoints.values() for id in one.stuck_ids])
     if as_json:
         of_redis = {} if redis is None else {"redis": _as_data(checkpoints)}
         return print_json(asdict(status) | of_redis)
@@ -351,4 +352,6 @@ def _as_fields(status: "LedgerStatus") -> dict[str, str]:
         fields["wait for ids"] = f"{status.for_ids.count}, such as {example}"
     for one in status.passes:
         fields[f"partition {one.partition}"] = f"pass {one.number}, stamp {one.stamp}"
+    if status.held:
+        fields["locked"] = "; ".join(str(each) for each in status.held)
     return fields

@@ -37,8 +37,11 @@ from expirebridge.ledger.sql_tables import own_tables
 
 CONNECT_SECONDS: Final = 5
 """Seconds to wait for a connection; in SQLite, for another writer."""
-LOCK_SECONDS: Final = 5
+LOCK_SECONDS: Final = 2
 """Seconds to wait for a lock of another transaction, where it cannot be passed over."""
+STALLED_SECONDS: Final = 10
+"""Seconds after which the database ends a transaction of ours that does nothing: its process was
+stopped, or is gone without a word, and holds the row with the numbers of batches."""
 SILENT_SECONDS: Final = 120
 """Seconds to wait for an answer of MySQL: its drivers have no keepalive."""
 IDLE_SECONDS: Final = 0.5
@@ -78,7 +81,9 @@ _MYSQL: Final = {
     "connect_timeout": CONNECT_SECONDS,
     "read_timeout": SILENT_SECONDS,
     "charset": "utf8mb4",
-    "init_command": f"SET SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}",
+    # The third is MariaDB's alone.
+    "init_command": f"SET SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}, lock_wait_timeout = "
+    f"{LOCK_SECONDS} /*M! , idle_transaction_timeout = {STALLED_SECONDS} */",
 }
 _CONNECT: Final[dict[str, dict[str, Any]]] = {
     # Prepared statements do not survive PgBouncer's transaction mode.
@@ -181,15 +186,6 @@ def allow_undoing(connection: Connection) -> None:
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 
 
-def limit_waiting(connection: Connection) -> None:
-    """Let this transaction wait `LOCK_SECONDS` for a lock, and fail then.
-
-    What is set for a whole session, PgBouncer would hand to other programs.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-
-
 def begin_immediate(engine: Engine) -> None:
     """Let each transaction of an SQLite engine take the write lock when it begins.
 
@@ -263,21 +259,36 @@ def translated(url: URL) -> Iterator[None]:
 class RelayTransactions:
     """The transactions of an engine; what only reads takes no round trip to begin and to end.
 
-    In PostgreSQL: the drivers of others would send a statement for that.
+    In PostgreSQL: the drivers of others would send a statement for that. There, each transaction
+    also says how long it waits for locks: other databases know it from the connection, but what is
+    set for a whole session, PgBouncer would hand to other programs.
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = self._reading = engine
+        self._reading = self._writing = engine
+        self._first = ""
+        """The statement with which a transaction begins."""
         if engine.dialect.name == "postgresql":
             self._reading = engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._first = (
+                f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; "
+                f"SET LOCAL idle_in_transaction_session_timeout = '{STALLED_SECONDS}s'"
+            )
+        if engine.dialect.driver == "psycopg":
+            # It would send BEGIN by itself, in a round trip more. It commits what it did not begin.
+            self._writing, self._first = self._reading, f"BEGIN; {self._first}"
 
     def connect(self) -> Connection:
         """A connection that reads."""
         return self._reading.connect()
 
-    def begin(self) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
         """A transaction."""
-        return self._engine.begin()
+        with self._writing.begin() as connection:
+            if self._first:
+                connection.exec_driver_sql(self._first)
+            yield connection
 
 
 class Transactions(Protocol):

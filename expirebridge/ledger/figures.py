@@ -1,12 +1,13 @@
 """The figures of a ledger, for commands, doctor, metrics and dashboard."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from expirebridge.ledger.backlog import Reach
 from expirebridge.ledger.calls import RedisCheckpoint, WriteBackBacklog
+from expirebridge.ledger.held_rows import HeldRow
 from expirebridge.ledger.relay_statements import RelayProgress
 
 
@@ -66,6 +67,8 @@ class LedgerFigures:
     """The relay's progress in each partition, as SQL has it."""
     checkpoints: Mapping[int, RedisCheckpoint]
     """The checkpoint of each partition that answers, as Redis has it."""
+    held: Sequence[HeldRow]
+    """Rows that another transaction has locked for long."""
 
     @property
     def partitions(self) -> int:
@@ -121,6 +124,8 @@ class LedgerStatus:
     oldest: float | None
     """How many seconds the oldest row to be relayed waits, on the database's clock."""
     passes: list[PartitionProgress] = field(default_factory=list)
+    held: list[HeldRow] = field(default_factory=list)
+    """Rows that another transaction has locked for long."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

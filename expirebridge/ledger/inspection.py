@@ -1,7 +1,7 @@
 """The inspection of a ledger from outside: the figures of `ledger status`, doctor, metrics and the
 dashboard, and the rows that they list."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -41,6 +41,7 @@ from expirebridge.ledger.figures import (
     Unfit,
     WaitingForIds,
 )
+from expirebridge.ledger.held_rows import HeldRow, held_rows
 from expirebridge.ledger.relay_statements import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RowKind, RowPage, count_refused, read_page
 from expirebridge.ledger.rows import (
@@ -60,6 +61,8 @@ from expirebridge.task.calls.inspection import StoredCall
 from expirebridge.task.key_ring import key_of
 from expirebridge.task.task import from_ms
 
+FIRST: Final = 1000
+"""Rows that wait for the relay of which it is asked whether they are locked."""
 MOST: Final = 10_000
 """Rows of a kind that `figures` counts at most: it is called often, and must stay cheap."""
 SEAL_CHARACTERS: Final = 48
@@ -114,8 +117,11 @@ class LedgerInspector:
         """Check that the relay could write: update its progress, and roll back. Waits 5 s."""
         with_timeout(self._try_to_write)
 
-    def status(self) -> LedgerStatus:
-        """Count all rows, which reads the whole table, however long that takes."""
+    def status(self, stuck: Collection[str] = ()) -> LedgerStatus:
+        """Count all rows, which reads the whole table, however long that takes.
+
+        `stuck` are tasks of which Redis knows that their rows could not be written.
+        """
         row = self._tables.task.c
         with self._reading() as connection:
             progress = self._progress(connection)
@@ -151,6 +157,7 @@ class LedgerInspector:
                     PartitionProgress(partition=partition, number=one.number, stamp=one.stamp)
                     for partition, one in progress.items()
                 ],
+                held=self._held(connection, reach, stuck),
             )
 
     def _all_kept_back(self, connection: Connection, is_far: ColumnElement[bool]) -> KeptBack:
@@ -226,6 +233,8 @@ class LedgerInspector:
             if reach.horizon is not None:
                 kept_back = _kept_back(connection.execute(self._kept_back(reach)).one())
             refused = connection.scalar(count_refused(self._tables.task, self._name)) or 0
+            stuck = [id for one in checkpoints.values() for id in one.stuck_ids]
+            held = self._held(connection, reach, stuck)
         return LedgerFigures(
             reach=reach,
             now=from_ms(now),
@@ -238,6 +247,7 @@ class LedgerInspector:
             write_back=WriteBackBacklog.of(checkpoints.values()),
             progress=progress,
             checkpoints=checkpoints,
+            held=held,
         )
 
     def _identity(self) -> str:
@@ -282,6 +292,17 @@ class LedgerInspector:
         some = select(together(rows)).limit(MOST).subquery()
         oldest = func.min(case((some.c.stamp == 0, some.c.since)))
         return select(func.count(), NowMs() - oldest, NowMs()).select_from(some)
+
+    def _held(self, connection: Connection, reach: Reach, stuck: Collection[str]) -> list[HeldRow]:
+        """Locked rows among those that the relay takes next, and the ids in `stuck`."""
+        id, backlog = self._tables.task.c.id, self._backlog(reach)
+        stretches = (
+            backlog.first(constant(FIRST), id, partition=slot, todo=todo)
+            for slot in reach.slots
+            for todo in (SyncState.RELAY, SyncState.REBUILD)
+        )
+        waiting = connection.scalars(select(together(stretches)).limit(FIRST)).all()
+        return held_rows(connection, self._tables, self._name, waiting, stuck)
 
     def _taken(self, reach: Reach) -> Executable:
         """The number of rows that wait for their ids, and one of these."""

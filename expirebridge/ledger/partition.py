@@ -390,6 +390,11 @@ class LedgerPartition:
                 self.relay.check(state, checkpoint)
             return state
 
+    def is_rebuild_held_up(self) -> bool:
+        """Return whether what is left to be rebuilt is little, or locked by other transactions."""
+        with translated(self._url):
+            return self._relay_store.lost_rows.is_held_up()
+
     def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
         """Return the states of the rows of these tasks; those without a row are left out."""
         with translated(self._url):

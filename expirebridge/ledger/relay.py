@@ -16,7 +16,14 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger import calls
 from expirebridge.ledger.binding import Binder
-from expirebridge.ledger.calls import RedisCheckpoint, RelayCode, RelayedRow, RelayResult, WriteBack
+from expirebridge.ledger.calls import (
+    Lost,
+    RedisCheckpoint,
+    RelayCode,
+    RelayedRow,
+    RelayResult,
+    WriteBack,
+)
 from expirebridge.ledger.relay_statements import (
     RelayState,
     RowBatch,
@@ -24,7 +31,7 @@ from expirebridge.ledger.relay_statements import (
     StatusUpdate,
     WrittenRows,
 )
-from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.relay_store import REFUSED_PAUSE, RelayStore
 from expirebridge.ledger.rows import (
     FINAL_STATES,
     LARGEST_COUNT,
@@ -52,8 +59,6 @@ LONG: Final = 5.0
 """Seconds after which such a lock is reported."""
 LONG_PAUSE: Final = 5.0
 """Seconds until it is tried again from then on."""
-REFUSED_PAUSE: Final = 60.0
-"""Seconds until a row is tried again that the database refuses to write."""
 
 
 class UnwrittenRows:
@@ -67,16 +72,23 @@ class UnwrittenRows:
         self._since: dict[str, float] = {}
         """When each row that is locked was first met, by time.monotonic()."""
         self._reported: set[str] = set()
+        self._reasons: dict[str, str] = {}
+        """Why the database refuses to write rows, as it was reported."""
 
     def note(self, ids: Collection[str], written: WrittenRows) -> dict[str, float]:
         """Note what a batch of these rows left out; returns in how many seconds to try again."""
         for id in set(ids).difference(written.locked):
             self._since.pop(id, None)
             self._reported.discard(id)
+        for id in set(ids).difference(written.refused):
+            self._reasons.pop(id, None)
         now = time.monotonic()
         waited = {id: now - self._since.setdefault(id, now) for id in written.locked}
         self._report_locked([id for id, seconds in waited.items() if seconds >= LONG])
         for id, reason in written.refused.items():
+            if self._reasons.get(id) == reason:
+                continue
+            self._reasons[id] = reason
             logger.error(
                 "the database refuses to write row %r of the ledger: %s", id, reason,
                 extra=event("row not written", task=id, reason=reason),
@@ -125,7 +137,8 @@ class RelaySnapshot(NamedTuple):
     @property
     def is_to_carry(self) -> bool:
         """True if rows wait for the relay, or the server has lost any."""
-        return self.state.waiting or self.state.unsorted or self.seems_lost
+        is_marked = self.checkpoint.unmarked is None
+        return self.state.waiting or self.state.unsorted or self.seems_lost or not is_marked
 
     @property
     def seems_lost(self) -> bool:
@@ -185,6 +198,10 @@ class Relay:
         if self._settings.ledger_horizon is not None:
             self._relay_store.note_met(ids)
 
+    def is_rebuilding(self, state: RelayState) -> bool:
+        """True if rows are to be rebuilt, and not all of them are locked by other transactions."""
+        return state.rebuilding and not self._relay_store.lost_rows.is_held_up(0)
+
     def rebind(self) -> None:
         """Bind ledger and server to each other again; all rows are relayed again."""
         checkpoint = self._store().run(calls.read_ledger())
@@ -205,16 +222,18 @@ class Relay:
             self._relay_store.sort()
             yield "sorted"
             state, checkpoint = self.bind()
-        if not state.waiting and checkpoint.number >= state.stamp:
+        if not state.waiting and checkpoint.number >= state.stamp and not checkpoint.unmarked:
             return 0
-        page = self._relay_store.begin_batch(state, seen=checkpoint.number)
+        page = self._relay_store.begin_batch(
+            state, seen=checkpoint.number, unmarked=checkpoint.unmarked
+        )
         yield "number taken"
         if page is None:
             return INTERRUPTED
         if page.number == state.number:
             return 0
         sent, unsent = self._read(page)
-        results = self._apply([row for _, row in sent], state.nonce, checkpoint, page.number)
+        results = self._apply([row for _, row in sent], state.nonce, checkpoint, page)
         yield "carried"
         if results is None:
             return INTERRUPTED
@@ -229,12 +248,13 @@ class Relay:
         if written is None:
             return INTERRUPTED
         self._unwritten_rows.note([row.id for row in page.rows], written)
-        self.latest = _after(state, checkpoint, page.number, stamps=bool(page.rows))
+        left = checkpoint._replace(unmarked=page.unmarked)
+        self.latest = _after(state, left, page.number, stamps=bool(page.rows))
         self.passed.append(_passed(page, len(refused)))
         return len(page.rows)
 
     def _apply(
-        self, rows: list[RelayedRow], nonce: str, checkpoint: RedisCheckpoint, number: int
+        self, rows: list[RelayedRow], nonce: str, checkpoint: RedisCheckpoint, page: RowBatch
     ) -> list[RelayResult] | None:
         """Apply the rows of a batch on the server; None if another batch or ledger was there.
 
@@ -244,14 +264,14 @@ class Relay:
         for some in chunks(rows, ROWS_A_SCRIPT) if rows else [rows]:
             done = self._store().run(
                 calls.relay(
-                    some, checkpoint=checkpoint, nonce=nonce, number=number,
-                    settings=self._settings,
+                    some, checkpoint=checkpoint, nonce=nonce, number=page.number,
+                    settings=self._settings, unmarked=page.unmarked,
                 )
             )  # fmt: skip
             if done is None:
                 return None
             results += done
-            checkpoint = checkpoint._replace(nonce=nonce, number=number)
+            checkpoint = checkpoint._replace(nonce=nonce, number=page.number)
         return results
 
     def _read(self, page: RowBatch) -> tuple[list[tuple[int, RelayedRow]], list[RowResult]]:
@@ -259,7 +279,7 @@ class Relay:
         sent, refused = [], []
         for at, row in enumerate(page.rows):
             try:
-                sent.append((at, relayed_row(row, page.now)))
+                sent.append((at, relayed_row(row, page.now, page.unmarked)))
             except InvalidTask as error:
                 # One that has ended was refused before: there is nothing to relay.
                 reason = str(error) if row.status == Status.WAITING else None
@@ -318,8 +338,10 @@ class Relay:
         return len(dirty.entries)
 
 
-def relayed_row(row: Row[Any], now: int) -> RelayedRow:
+def relayed_row(row: Row[Any], now: int, unmarked: Lost | None = None) -> RelayedRow:
     """Return what the relay sends of a row; `now` is the time of its database, in ms.
+
+    `unmarked` is what the server lost, if not all of these rows are marked.
 
     Raises InvalidTask for values that another program wrote and that no task can have.
     """
@@ -336,7 +358,7 @@ def relayed_row(row: Row[Any], now: int) -> RelayedRow:
         id=task.id,
         version=RowVersion(row.generation, row.revision),
         what=_target_state(row),
-        hint=_hint(row, fields),
+        hint=_hint(row, fields, unmarked),
         call=task.call,
         when="never" if is_paused else str(when),
         ms=int(ms),
@@ -350,10 +372,11 @@ def _target_state(row: Row[Any]) -> str:
     return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
 
 
-def _hint(row: Row[Any], fields: Mapping[str, Argument]) -> str:
+def _hint(row: Row[Any], fields: Mapping[str, Argument], unmarked: Lost | None) -> str:
+    is_unmarked = unmarked is not None and unmarked.has(row.stamp)
     words = {
         "moved": row.due is None,
-        "rebuilt": row.todo == SyncState.REBUILD,
+        "rebuilt": row.todo == SyncState.REBUILD or is_unmarked,
         # Only its signal made it due; what is written later has another time.
         "signalled": str(fields.get("signalled", "")).startswith(f"{row.written} "),
     }

@@ -22,14 +22,13 @@ from sqlalchemy import (
     case,
     func,
     null,
-    or_,
     select,
     update,
 )
 from sqlalchemy.types import TypeEngine
 
 from expirebridge.ledger.backlog import BacklogQuery, IsInIndex, PartitionOfRow, constant
-from expirebridge.ledger.calls import RedisCheckpoint
+from expirebridge.ledger.calls import Lost, RedisCheckpoint
 from expirebridge.ledger.many_rows import GivenValues, RowUpdate
 from expirebridge.ledger.row_signals import is_open
 from expirebridge.ledger.row_writes import passing_over_locks
@@ -66,11 +65,11 @@ class RelayStatements:
     """Take the number after `b_expected`, while `b_stamp` is the highest that rows have."""
     take_to_stamp: Update
     """The same, and note that rows are stamped with it."""
-    mark_lost: Update
-    """Have the rows of this partition rebuilt that have a stamp above `b_seen`."""
     page: Select[Any]
     free_page: tuple[Select[Any], ...]
     """The stretches of the page, each without the rows that another transaction has locked."""
+    tried_page: tuple[Select[Any], ...]
+    """The same without the rows of `b_without`."""
     unsorted: tuple[Select[Any], ...]
     """The rows without a partition that nobody has locked: new ones, and lost ones."""
     turn: Select[Any]
@@ -98,6 +97,9 @@ class RelayStatements:
     """The ids of the rows of the tasks `b_ids`, whoever has them locked."""
     write_back: RowUpdate
     relay_again: Update
+    """Relay the rows of `b_ids` again, unless they wait for that."""
+    recall: Update
+    """Have those of the rows `b_ids` rebuilt whose tasks wait or run."""
     ask: Select[Any]
     waiting: Select[Any]
     """The rows of the tasks `b_ids` that wait to be relayed, and are not kept back."""
@@ -107,15 +109,13 @@ class RelayStatements:
 def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
     """The statements for a server with one partition, or for one with several."""
     task, passes = made.task.c, made.passes.c
-    own, nobodys = task.slot == _partition, task.slot.is_(None)
-    mine = task.ledger == _ledger
     our_pass = (passes.ledger == _ledger, passes.partition == _partition)
     backlog = BacklogQuery(made.task, _ledger, _horizon)
     # Of one partition, rows need not be sorted first.
     partitions: list[PartitionOfRow] = [None, _partition] if is_single else [_partition]
-    some = select(task.id).where(mine, _is_one_of_ids(made))
-    version = (task.id, task.generation, task.revision)
-    state = (*version, task.status, task.wanted, is_open(made.task))
+    some = select(task.id).where(task.ledger == _ledger, _is_one_of_ids(made))
+    free_page = _free(backlog, partitions, made.task)
+    state = (task.id, task.generation, task.revision, task.status, task.wanted, is_open(made.task))
     return RelayStatements(
         read=_read(made, backlog, partitions, is_single=is_single).where(*our_pass),
         read_all=_read(made, backlog, [passes.partition], is_single=is_single).where(
@@ -123,12 +123,12 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         ),
         take=_take(made, "number"),
         take_to_stamp=_take(made, "number", "stamp"),
-        mark_lost=_mark_lost(made, or_(nobodys, own) if is_single else own),
         page=_with_time(backlog.page(_most, partitions)),
-        free_page=tuple(_with_time(one) for one in _free(backlog, partitions, made.task)),
-        unsorted=tuple(_free(backlog, [None], task.id)),
+        free_page=tuple(map(_with_time, free_page)),
+        tried_page=tuple(_with_time(_tried(made, one)) for one in free_page),
+        unsorted=tuple(_tried(made, one) for one in _free(backlog, [None], task.id)),
         turn=_turn(made),
-        sort=update(made.task).where(mine, nobodys, _is_one_of_ids(made)).values(slot=_partition),
+        sort=_sort(made),
         finish=_finish(made),
         wait_for_id=_wait_for_id(made),
         ask_again=_ask_again(made),
@@ -143,7 +143,8 @@ def relay_statements(made: Tables, *, is_single: bool) -> RelayStatements:
         there=some,
         write_back=_write_back(made),
         relay_again=_relay_again(made),
-        ask=some.with_only_columns(*state, task.message),
+        recall=_recall(made),
+        ask=some.with_only_columns(*state, task.message, task.todo, task.stamp),
         waiting=_waiting(made),
     )
 
@@ -185,6 +186,11 @@ def _waiting(made: Tables) -> Select[Any]:
     near = task.planned <= NowMs() + _horizon
     mine = (task.ledger == _ledger, _is_one_of_ids(made))
     return _with_time(select(made.task).where(*mine, task.todo == constant(SyncState.RELAY), near))
+
+
+def _tried(made: Tables, page: Select[Any]) -> Select[Any]:
+    """The same rows, without those that the database refused to write a moment ago."""
+    return page.where(made.task.c.id.not_in(bindparam("b_without", expanding=True)))
 
 
 def _with_time(page: Select[Any]) -> Select[Any]:
@@ -269,17 +275,21 @@ def _note_met(made: Tables) -> Update:
     return update(task).where(*some).values(stamp=1)
 
 
-def _mark_lost(made: Tables, own: ColumnElement[bool]) -> Update:
-    task = made.task
-    lost = (task.c.ledger == _ledger, own, task.c.stamp > bindparam("b_seen"))
-    # SQLite takes the index only for its own condition.
-    return update(task).where(*lost, IsInIndex(task.c.stamp)).values(todo=SyncState.REBUILD)
-
-
 def _relay_again(made: Tables) -> Update:
     task = made.task
     some = (task.c.ledger == _ledger, _is_one_of_ids(made), task.c.todo == SyncState.NOTHING)
     return update(task).where(*some).values(todo=SyncState.RELAY)
+
+
+def _sort(made: Tables) -> Update:
+    task = made.task.c
+    some = (task.ledger == _ledger, task.slot.is_(None), _is_one_of_ids(made))
+    return update(made.task).where(*some).values(slot=_partition)
+
+
+def _recall(made: Tables) -> Update:
+    waits = made.task.c.status == Status.WAITING
+    return _relay_again(made).where(waits).values(todo=SyncState.REBUILD)
 
 
 def _turn(made: Tables) -> Select[Any]:
@@ -359,13 +369,13 @@ class RelayState(NamedTuple):
     """True if a waiting row has no partition yet."""
 
     def agrees_with(self, checkpoint: RedisCheckpoint) -> bool:
-        """True if neither side lost anything, or the server has it again.
+        """True if neither side lost anything, or the rows are known that the server lacks.
 
         The server has seen each batch that stamped rows, and SQL each batch that the server saw.
+        Rows that it lacks are to be rebuilt, or have a stamp in `checkpoint.unmarked`.
         """
         is_ours = self.nonce == checkpoint.nonce
-        agree = is_ours and self.stamp <= checkpoint.number <= self.number
-        return agree and not self.rebuilding
+        return is_ours and self.stamp <= checkpoint.number <= self.number
 
 
 class RowBatch(NamedTuple):
@@ -376,6 +386,8 @@ class RowBatch(NamedTuple):
     rows: Sequence[Row[Any]]
     now: int
     """The database's time, in ms."""
+    unmarked: Lost | None = None
+    """What the server lost, if some of these rows are not marked: they are locked, or refused."""
 
 
 class RowResult(NamedTuple):

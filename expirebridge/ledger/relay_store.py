@@ -23,9 +23,10 @@ from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger import calls
 from expirebridge.ledger.backlog import horizon_ms
-from expirebridge.ledger.engine import Transactions, allow_undoing, limit_waiting
+from expirebridge.ledger.calls import Lost
+from expirebridge.ledger.engine import Transactions, allow_undoing
+from expirebridge.ledger.lost_rows import LostRows
 from expirebridge.ledger.relay_statements import (
-    REFUSED,
     RelayState,
     RowBatch,
     RowResult,
@@ -33,10 +34,15 @@ from expirebridge.ledger.relay_statements import (
     WrittenRows,
     relay_statements,
 )
+from expirebridge.ledger.row_results import stamped, waiting, what_comes_of, written_back
 from expirebridge.ledger.row_signals import deciding
-from expirebridge.ledger.row_writes import Write, has_row_locks, locked_of, unless_refused
+from expirebridge.ledger.row_writes import (
+    Write,
+    has_row_locks,
+    locked_of,
+    unless_refused,
+)
 from expirebridge.ledger.rows import (
-    Decided,
     DesiredState,
     RowState,
     RowVersion,
@@ -57,6 +63,10 @@ LOCKS_REMEMBERED: Final = 10.0
 """Seconds after a locked row was met for which such rows are left out of pages."""
 ONE: Final = PartitionLayout("")
 """One partition."""
+REFUSED_PAUSE: Final = 60.0
+"""Seconds until a row is tried again that the database refuses to write."""
+MOST_REFUSED: Final = 10_000
+"""So many such rows are left out of pages."""
 
 
 class RelayStore:
@@ -92,6 +102,9 @@ class RelayStore:
         """Those of each query for rows that wait."""
         self._met_locked = float("-inf")
         """When a batch last met rows that another transaction had locked, by time.monotonic()."""
+        self.lost_rows = LostRows(engine, made, self._own, is_single=layout.count == 1)
+        self._refused: dict[str, float] = {}
+        """Until when rows are left out of pages that the database refuses to write."""
 
     def read(self) -> RelayState | None:
         """Read the relay's state; None before the first batch.
@@ -148,36 +161,64 @@ class RelayStore:
             )
         return bool(done.rowcount)
 
-    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
+    def begin_batch(
+        self, expected: RelayState, *, seen: int, unmarked: Lost | None = None
+    ) -> RowBatch | None:
         """Read the rows to relay, and take the next number for them; None if the state has changed.
 
         New rows come first, then lost ones, of these the ended ones first. `seen` is the number of
-        the last batch that the server has seen: what it lost is marked. If it lost nothing and no
-        rows wait, no number is taken.
+        the last batch that the server has seen: what it lost is marked, and so is what it lost
+        before, as long as it says that some of that is `unmarked`. If it lost nothing, no rows wait
+        and no mark was missing, no number is taken.
         """
-        has_lost = seen < expected.stamp
+        return unless_refused(lambda write: self._begin_batch(expected, seen, unmarked, write))
+
+    def _begin_batch(
+        self, expected: RelayState, seen: int, unmarked: Lost | None, write: Write
+    ) -> RowBatch | None:
+        has_lost, left, number = seen < expected.stamp, unmarked, None
         with self.engine.begin() as connection:
-            number = self._take(connection, expected, stamps=False) if has_lost else None
-            if number is not None:
-                # None of these can be passed over: what is not marked would stay lost.
-                limit_waiting(connection)
-                connection.execute(self._statements.mark_lost, {**self._own, "b_seen": seen})
-            rows = self._page(connection)
-            if not has_lost:
-                if not rows:
-                    return RowBatch(expected.number, rows, 0)
+            if has_lost:
+                # First: no batch stamps rows any more until this one ends.
                 number = self._take(connection, expected, stamps=False)
-        return None if number is None else RowBatch(number, rows, rows[0].now if rows else 0)
+                if number is None:
+                    return None
+                after = seen if unmarked is None else min(seen, unmarked.after)
+                left = self.lost_rows.mark(connection, Lost(after, number), write)
+            elif unmarked is not None and self.lost_rows.is_to_mark:
+                left = self.lost_rows.mark(connection, unmarked, write)
+            rows = self._page(connection)
+            if number is None:
+                if not rows and left == unmarked:
+                    return RowBatch(expected.number, rows, 0, left)
+                number = self._take(connection, expected, stamps=False)
+        if number is None:
+            return None
+        return RowBatch(number, rows, rows[0].now if rows else 0, left)
 
     def _page(self, connection: Connection) -> Sequence[Row[Any]]:
         limit = {**self._waiting, "b_most": calls.MAX_ROWS}
-        if time.monotonic() - self._met_locked > LOCKS_REMEMBERED:
+        if without := self._refused_lately():
+            limit["b_without"] = without
+        elif time.monotonic() - self._met_locked > LOCKS_REMEMBERED:
             return connection.execute(self._statements.page, limit).all()
         rows: list[Row[Any]] = []
-        for stretch in self._statements.free_page:
+        for stretch in self._statements.tried_page if without else self._statements.free_page:
             if left := calls.MAX_ROWS - len(rows):
                 rows += connection.execute(stretch, limit | {"b_most": left})
         return rows
+
+    def _refused_lately(self) -> list[str]:
+        """Return the ids of rows that are not tried now, since the database refused to write them.
+
+        They would stand at the front of each page, and a page of them would hold up all others.
+        """
+        now = time.monotonic()
+        self._refused = {id: end for id, end in self._refused.items() if end > now}
+        return list(self._refused)[:MOST_REFUSED]
+
+    def _note_refused(self, ids: Iterable[str]) -> None:
+        self._refused |= dict.fromkeys(ids, time.monotonic() + REFUSED_PAUSE)
 
     def _locked(
         self, connection: Connection, ids: Collection[str], free: Iterable[str]
@@ -225,16 +266,20 @@ class RelayStore:
 
     def sort(self, most: int = MAX_SORTED) -> None:
         """Write into rows that wait to which partition they belong."""
-        limit = {**self._waiting, "b_most": most}
-        with self.engine.begin() as connection:
-            ids: dict[int, list[str]] = {}
-            connection.execute(self._statements.turn, self._own)
-            for stretch in self._statements.unsorted:
-                for id in connection.scalars(stretch, limit):
-                    ids.setdefault(self.layout.partition_of(id), []).append(id)
-            for number, own in sorted(ids.items()):
-                values = {"b_ledger": self.name, "b_partition": number, "b_ids": own}
-                connection.execute(self._statements.sort, values)
+        limit = {**self._waiting, "b_most": most, "b_without": self._refused_lately()}
+
+        def sort(write: Write) -> None:
+            with self.engine.begin() as connection:
+                ids: dict[int, list[str]] = {}
+                connection.execute(self._statements.turn, self._own)
+                for stretch in self._statements.unsorted:
+                    for id in connection.scalars(stretch, limit):
+                        ids.setdefault(self.layout.partition_of(id), []).append(id)
+                for number, own in sorted(ids.items()):
+                    values = {"b_ledger": self.name, "b_partition": number}
+                    self._note_refused(write.to_ids(connection, self._statements.sort, values, own))
+
+        unless_refused(sort)
 
     def finish_batch(self, number: int, results: Sequence[RowResult]) -> WrittenRows | None:
         """Stamp relayed rows that have not changed; None if another number was taken since.
@@ -251,10 +296,11 @@ class RelayStore:
                 free = self._free(connection, ids)
                 written = [each for each in results if each.row.id in free]
                 same = {**self._own, "b_number": number}
-                done = [same | _stamped(each) for each in written if not each.waits]
+                done = [same | stamped(each) for each in written if not each.waits]
                 refused = write(connection, self._statements.finish, done)
-                waiting = [self._ledgers | _waiting(each) for each in written if each.waits]
+                waiting = [self._ledgers | waiting(each) for each in written if each.waits]
                 refused |= write(connection, self._statements.wait_for_id, waiting)
+                self._note_refused(refused)
                 return WrittenRows(number, self._locked(connection, ids, free), refused)
 
         return unless_refused(stamp)
@@ -290,8 +336,7 @@ class RelayStore:
         written, again = self._decide(rows, changes)
         same = {"b_ledger": self.name, "b_number": number}
         refused = write(connection, self._statements.write_back, [same | row for row in written])
-        if again:
-            connection.execute(self._statements.relay_again, {**self._own, "b_ids": again})
+        refused |= write.to_ids(connection, self._statements.relay_again, self._ledgers, again)
         return WrittenRows(number, self._locked(connection, ids, (row.id for row in rows)), refused)
 
     def _decide(
@@ -303,7 +348,7 @@ class RelayStore:
             change = changes.get(row.id)
             match "again" if change is None else what_comes_of(row, change):
                 case "written" if change is not None:
-                    written.append(_written_back(row, change))
+                    written.append(written_back(row, change))
                 case "again":
                     again.append(row.id)
         return written, again
@@ -324,17 +369,19 @@ class RelayStore:
         One that has another version is left alone, and so is one that another transaction has
         locked: that may be a signal.
         """
-        with self.engine.begin() as connection:
-            free = self._free(connection, list(versions))
-            values = [
-                {**self._own, "b_id": id, "b_generation": version.generation,
+        values = {
+            id: {**self._ledgers, "b_id": id, "b_generation": version.generation,
                  "b_revision": version.revision}
-                for id, version in versions.items()
-                if id in free
-            ]  # fmt: skip
-            if values:
-                connection.execute(deciding(self._task), values)
-            return self._states(connection, versions)
+            for id, version in versions.items()
+        }  # fmt: skip
+
+        def decide(write: Write) -> dict[str, RowState]:
+            with self.engine.begin() as connection:
+                free = self._free(connection, list(versions))
+                write.each(connection, deciding(self._task), [values[id] for id in sorted(free)])
+                return self._states(connection, versions)
+
+        return unless_refused(decide)
 
     def _states(self, connection: Connection, ids: Iterable[str]) -> dict[str, RowState]:
         # No row has another id, and a database may refuse to compare them.
@@ -342,7 +389,8 @@ class RelayStore:
         return {
             row.id: RowState(
                 RowVersion(row.generation, row.revision), Status(row.status),
-                DesiredState(row.wanted), row.message, is_open=bool(row.is_open),
+                DesiredState(row.wanted), row.message, is_open=bool(row.is_open), todo=row.todo,
+                stamp=row.stamp,
             )
             for row in connection.execute(self._statements.ask, asked)
         }  # fmt: skip
@@ -352,20 +400,25 @@ class RelayStore:
 
         A batch was cut off before it stamped them, and they have changed since.
         """
-        with self.engine.begin() as connection:
-            free = self._free(connection, [id for id in ids if is_id(id)])
-            if free:
-                connection.execute(
-                    self._statements.note_met, self._ledgers | {"b_ids": sorted(free)}
-                )
+        asked = [id for id in ids if is_id(id)]
+
+        def note(write: Write) -> None:
+            with self.engine.begin() as connection:
+                free = self._free(connection, asked)
+                write.to_ids(connection, self._statements.note_met, self._ledgers, sorted(free))
+
+        unless_refused(note)
 
     def ask_for_ids_again(self) -> None:
         """Relay rows again that wait until other tasks no longer have their ids."""
         limit = self._ledgers | {"b_most": MAX_SORTED}
-        with self.engine.begin() as connection:
-            ids = connection.scalars(self._statements.waits_for_id, limit).all()
-            if ids:
-                connection.execute(self._statements.ask_again, self._ledgers | {"b_ids": ids})
+
+        def ask(write: Write) -> None:
+            with self.engine.begin() as connection:
+                ids = connection.scalars(self._statements.waits_for_id, limit).all()
+                write.to_ids(connection, self._statements.ask_again, self._ledgers, ids)
+
+        unless_refused(ask)
 
     def read_waiting(self, ids: Iterable[str]) -> Sequence[Row[Any]]:
         """Return the rows of these tasks that wait for the relay, and are not kept back."""
@@ -378,18 +431,15 @@ class RelayStore:
 
         Returns those whose rows another transaction has locked: they are to be asked again.
         """
-        task, asked = self._task.c, [id for id in ids if is_id(id)]
-        with self.engine.begin() as connection:
-            free = self._free(connection, asked)
-            connection.execute(
-                update(self._task)
-                .where(
-                    task.ledger == self.name, task.id.in_(sorted(free)),
-                    task.todo == SyncState.NOTHING, task.status == Status.WAITING.value,
-                )
-                .values(todo=SyncState.REBUILD)
-            )  # fmt: skip
-            return self._locked(connection, asked, free)
+        asked = [id for id in ids if is_id(id)]
+
+        def recall(write: Write) -> list[str]:
+            with self.engine.begin() as connection:
+                free = self._free(connection, asked)
+                write.to_ids(connection, self._statements.recall, self._ledgers, sorted(free))
+                return self._locked(connection, asked, free)
+
+        return unless_refused(recall)
 
     def rebind(self, nonce: str, met: str, *, above: int) -> None:
         """Bind this ledger to another server, which has seen nothing of it.
@@ -433,52 +483,6 @@ def _state_of(row: Row[Any]) -> RelayState:
         row.number, row.stamp, row.nonce, waiting=bool(row.relays or row.rebuilds),
         rebuilding=bool(row.rebuilds or row.lost), unsorted=bool(row.new or row.lost),
     )  # fmt: skip
-
-
-def _version(row: Row[Any]) -> dict[str, Any]:
-    return {"b_id": row.id, "b_generation": row.generation, "b_revision": row.revision}
-
-
-def _stamped(result: RowResult) -> dict[str, Any]:
-    row, due, refusal, _ = result
-    return {
-        **_version(row),
-        "b_status": row.status,
-        "b_due": due,
-        "b_becomes": row.status if refusal is None else Status.FAILED,
-        "b_message": None if refusal is None else f"{REFUSED}{refusal}",
-    }
-
-
-def _waiting(result: RowResult) -> dict[str, Any]:
-    return {**_version(result.row), "b_message": result.refusal}
-
-
-def what_comes_of(row: Any, change: StatusUpdate) -> str:
-    """Decide on a write-back: the row is `written`, or relayed `again`, or `nothing` is done."""
-    version = change.version
-    if row.revision != version.revision or row.generation > version.generation:
-        return "nothing"
-    if row.generation < version.generation or row.status == Status.WAITING:
-        return "written"
-    return "nothing" if change.runs or row.status == change.status else "again"
-
-
-def _written_back(row: Any, change: StatusUpdate) -> dict[str, Any]:
-    """Return the parameters that are written into a row."""
-    began_anew = row.generation < change.version.generation
-    waits = change.status == Status.WAITING and not change.cancelling
-    return {
-        "b_id": row.id,
-        "b_generation": change.version.generation,
-        "b_wanted": DesiredState.NONE.value if began_anew and waits else row.wanted,
-        "b_status": change.status.value,
-        "b_due": row.due if change.due is None else change.due,
-        "b_retry_times": change.retry_times,
-        "b_message": change.message,
-        # What is restarted was to run at its deadline.
-        "b_decided": Decided.DEADLINE.value if began_anew and row.is_open else row.decided,
-    }
 
 
 def new_nonce() -> str:

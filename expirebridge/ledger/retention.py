@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
 
 from expirebridge.ledger import calls
 from expirebridge.ledger.backlog import HasEnded
 from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.relay import Relay
-from expirebridge.ledger.row_writes import passing_over_locks
+from expirebridge.ledger.row_writes import Write, passing_over_locks, unless_refused
 from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
 from expirebridge.ledger.sql_types import NowMs
@@ -62,11 +62,12 @@ class Retention:
     def prune(self, keep: float, place: RetentionCursor) -> Pruned:
         """Delete one batch of the rows that ended more than `keep` seconds ago.
 
-        Nothing is deleted while the server has not everything that it lost. Raises LedgerUnsuitable
-        if ledger and server are not each other's, a ServerError, or SQLAlchemy's errors.
+        Nothing is deleted while the server gets back what it lost, but for rows that are locked.
+        Raises LedgerUnsuitable if ledger and server are not each other's, a ServerError, or
+        SQLAlchemy's errors.
         """
         state, checkpoint = self._relay.bind()
-        if not state.agrees_with(checkpoint):
+        if not state.agrees_with(checkpoint) or self._relay.is_rebuilding(state):
             return Pruned(0, None)
         rows = self._old(keep, place)
         ids = sorted(row.id for row in rows)
@@ -98,9 +99,14 @@ class Retention:
         row = self._task.c
         old = (*self._ours, row.status > Status.WAITING.value, self._is_old(keep))
         found = select(row.id).where(*old, row.id.in_(ids)).order_by(row.id)
-        with self._engine.begin() as connection:
-            free = connection.scalars(passing_over_locks(found)).all()
-            return connection.execute(delete(self._task).where(*old, row.id.in_(free))).rowcount
+        gone = delete(self._task).where(*old, row.id.in_(bindparam("b_ids", expanding=True)))
+
+        def delete_all(write: Write) -> int:
+            with self._engine.begin() as connection:
+                free = connection.scalars(passing_over_locks(found)).all()
+                return len(free) - len(write.to_ids(connection, gone, {}, free))
+
+        return unless_refused(delete_all)
 
     def _is_old(self, keep: float) -> ColumnElement[bool]:
         return self._task.c.modified < NowMs() - round(keep * 1000)

@@ -38,6 +38,7 @@ from expirebridge.task.texts import event, plural
 
 if TYPE_CHECKING:
     from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
+    from expirebridge.ledger.relay_statements import RelayState
 
 
 logger = logging.getLogger("expirebridge")
@@ -132,15 +133,26 @@ class ConsistencyCheck(LedgerRole):
             self._fenced = link
         known = await link.session.store.run(calls.read_ledger())
         numbers = await self._ledger.compare(known)
-        if numbers is None or not numbers.agrees_with(known):
+        if numbers is None or not await self._agree(numbers, known):
             self._doubts += 1
             if self._doubts >= DOUBTS or (numbers is not None and numbers.rebuilding):
                 self._gate.close()
             return False
         self._doubts = 0
-        if link == self._gate.link and self._gate.open(link, known.number):
+        if link == self._gate.link and self._gate.open(link, known.number, known.unmarked):
             self._wakeup.set()
         return link == self._gate.link
+
+    async def _agree(self, numbers: "RelayState", known: calls.RedisCheckpoint) -> bool:
+        """Return whether tasks may be claimed.
+
+        Rows that are to be rebuilt, and cannot be written now, do not close the gate: each holds up
+        its own task, in RowCheck. So do a few others; with more of them, the claims of what has to
+        wait would be in the way of the rebuild.
+        """
+        if not numbers.agrees_with(known):
+            return False
+        return not numbers.rebuilding or await self._ledger.run(self._ledger.is_rebuild_held_up)
 
     def after_failure(self) -> None:
         """Close the gate."""

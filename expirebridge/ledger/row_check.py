@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from expirebridge.errors import CompletionRefused, LedgerError, ServerError
 from expirebridge.hooks import End
 from expirebridge.ledger import calls
-from expirebridge.ledger.rows import FINAL_STATES, DesiredState, RowState, RowVersion, Status
+from expirebridge.ledger.rows import (
+    FINAL_STATES,
+    DesiredState,
+    RowState,
+    RowVersion,
+    Status,
+    SyncState,
+)
 from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.session import PartitionSession, SessionOwner
@@ -17,6 +24,7 @@ from expirebridge.task.calls.claiming import Settlement
 from expirebridge.task.keys import ERASED
 
 if TYPE_CHECKING:
+    from expirebridge.ledger.calls import Lost
     from expirebridge.ledger.completion import Completer
     from expirebridge.ledger.partition import LedgerPartition
     from expirebridge.listener.execution.attempt import Attempt
@@ -47,6 +55,8 @@ class LedgerGate:
         self._consumer = consumer
         self._opened: Link | None = None
         self._number = 0
+        self.unmarked: Lost | None = None
+        """What the server lost then, if rows of that are not marked yet."""
         self.openings = 0
         """How often it was opened: each time what was passed over is looked at again."""
         self.wanted = asyncio.Event()
@@ -71,10 +81,10 @@ class LedgerGate:
             self.wanted.set()
         return number
 
-    def open(self, link: Link, number: int) -> bool:
+    def open(self, link: Link, number: int, unmarked: "Lost | None" = None) -> bool:
         """Open it for this link, whose server has seen that batch; True if it was closed."""
         was_closed = self._opened != link
-        self._opened, self._number = link, number
+        self._opened, self._number, self.unmarked = link, number, unmarked
         self.openings += was_closed
         return was_closed
 
@@ -113,7 +123,7 @@ class RowCheck:
         record = RowVersion.read(attempt.claimed.ledger)
         try:
             row = await self._read(attempt.claimed.id, record)
-            decision, _ = decide(record, row)
+            decision, _ = decide(record, row, self._gate.unmarked)
             if decision in {"later", "undecided"}:
                 if decision == "later":
                     await self._partition.run(self._partition.note_met, [attempt.claimed.id])
@@ -126,7 +136,7 @@ class RowCheck:
             raise StartRefused(_CLOSED)
         if row is None and await self._awaits_its_row(attempt):
             return attempt.outcomes.dropped(VERSION_RETRY, _NO_ROW, began=False)
-        return outcome_by_row(attempt, record, row)
+        return outcome_by_row(attempt, record, row, self._gate.unmarked)
 
     async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
         """Return the outcome to record of an attempt that failed; its row may have another one.
@@ -146,6 +156,8 @@ class RowCheck:
             if not isinstance(failed.error, CompletionRefused):
                 return failed
             return attempt.outcomes.spread(DATABASE_RETRY, f"{failed.error}; {_NO_ROW}")
+        if row is not None:
+            row = row._replace(todo=SyncState.NOTHING)  # what was lost does not undo what ran
         by_row = outcome_by_row(attempt, record, row)
         return outcome_after(failed, by_row)
 
@@ -214,7 +226,7 @@ class RowCheck:
             undecided = {
                 id: row.version
                 for id, row in rows.items()
-                if decide(asked[id].record, row)[0] == "undecided"
+                if decide(asked[id].record, row, self._gate.unmarked)[0] == "undecided"
             }
             for id in asked.keys() - undecided.keys():
                 asked[id].answer.set_result(rows.get(id))
@@ -232,11 +244,14 @@ class RowCheck:
 
 
 def outcome_by_row(
-    attempt: "Attempt", record: RowVersion | None, row: RowState | None
+    attempt: "Attempt",
+    record: RowVersion | None,
+    row: RowState | None,
+    unmarked: "Lost | None" = None,
 ) -> AttemptOutcome | None:
     """Return the outcome of a task that must not run, or not now, by its row; None if it may."""
     claimed = attempt.claimed
-    decision, reason = decide(record, row)
+    decision, reason = decide(record, row, unmarked)
     if decision in {"later", "undecided"}:
         return attempt.outcomes.dropped(VERSION_RETRY, reason, began=attempt.began is not None)
     if decision == "runs":
@@ -264,11 +279,15 @@ def outcome_after(failed: AttemptOutcome, by_row: AttemptOutcome | None) -> Atte
     return by_row
 
 
-def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:
+def decide(
+    record: RowVersion | None, row: RowState | None, unmarked: "Lost | None" = None
+) -> tuple[str, str]:
     """Decide by its row what happens to a task, and why: see docs/reference/states.md.
 
-    `runs`; `undecided`, as long as a signal can decide it; `later`, once the relay has brought row
-    and record together; or its final state.
+    `unmarked` is what the server lost, if not all of these rows are marked.
+
+    Returns `runs`; `undecided`, as long as a signal can decide it; `later`, once the relay has
+    brought row and record together; or its final state.
     """
     if row is None:
         return "cancelled", _NO_ROW
@@ -284,6 +303,8 @@ def decide(record: RowVersion | None, row: RowState | None) -> tuple[str, str]:
         return "cancelled", "it was cancelled in the ledger"
     if is_new:
         return "later", "it was changed in the ledger"
+    if row.todo == SyncState.REBUILD or (unmarked is not None and unmarked.has(row.stamp)):
+        return "later", "Redis has lost what became of it, and gets that from the ledger first"
     if row.is_open:
         return "undecided", "another transaction has locked its row, and may signal it"
     return "runs", ""

@@ -4,47 +4,101 @@ A row that the database refuses is left out, and so is one that another transact
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Executable, Select
 
 from expirebridge.ledger.db_errors import is_refusal, reason_of
 from expirebridge.ledger.many_rows import Parameters, RowUpdate
 
-Write = Callable[[Connection, RowUpdate, Sequence[Parameters]], dict[str, str]]
-"""Writes rows; returns why the database refuses some of them, by their ids."""
 T = TypeVar("T")
 MOST_REASON: Final = 200
 """Characters of what a database says of a text that it refuses."""
 
 
+class Write(Protocol):
+    """Writes rows; each method returns why the database refuses some of them, by their ids."""
+
+    def __call__(
+        self, connection: Connection, update: RowUpdate, rows: Sequence[Parameters]
+    ) -> dict[str, str]:
+        """Write these values."""
+        ...
+
+    def to_ids(
+        self, connection: Connection, statement: Executable, parameters: Parameters,
+        ids: Sequence[str],
+    ) -> dict[str, str]:  # fmt: skip
+        """Execute a statement for the rows `b_ids`."""
+        ...
+
+    def each(
+        self, connection: Connection, statement: Executable, rows: Sequence[Parameters]
+    ) -> None:
+        """Execute a statement for each of these rows that is not refused."""
+        ...
+
+
 def unless_refused(transaction: Callable[[Write], T]) -> T:
     """Run a transaction that writes its rows together; if one is refused, again, each alone."""
     try:
-        return transaction(_together)
+        return transaction(_Together())
     except Exception as error:
         if not is_refusal(error):
             raise
-    return transaction(_apart)
+    return transaction(_Apart())
 
 
-def _together(
-    connection: Connection, update: RowUpdate, rows: Sequence[Parameters]
-) -> dict[str, str]:
-    if rows:
-        update.execute(connection, rows)
-    return {}
+class _Together:
+    def __call__(
+        self, connection: Connection, update: RowUpdate, rows: Sequence[Parameters]
+    ) -> dict[str, str]:
+        if rows:
+            update.execute(connection, rows)
+        return {}
+
+    def to_ids(
+        self, connection: Connection, statement: Executable, parameters: Parameters,
+        ids: Sequence[str],
+    ) -> dict[str, str]:  # fmt: skip
+        if ids:
+            connection.execute(statement, {**parameters, "b_ids": ids})
+        return {}
+
+    def each(
+        self, connection: Connection, statement: Executable, rows: Sequence[Parameters]
+    ) -> None:
+        if rows:
+            connection.execute(statement, rows)
 
 
-def _apart(connection: Connection, update: RowUpdate, rows: Sequence[Parameters]) -> dict[str, str]:
-    refused = {}
-    for row in rows:
-        fault = _refusal(connection, update, row)
-        if fault is not None and row["b_message"] is not None:
-            fault = _without_text(connection, update, row, fault)
-        if fault is not None:
-            refused[str(row["b_id"])] = reason_of(fault)
-    return refused
+class _Apart:
+    def __call__(
+        self, connection: Connection, update: RowUpdate, rows: Sequence[Parameters]
+    ) -> dict[str, str]:
+        refused = {}
+        for row in rows:
+            fault = attempt(connection, update.each, row)
+            if fault is not None and row["b_message"] is not None:
+                fault = _without_text(connection, update, row, fault)
+            if fault is not None:
+                refused[str(row["b_id"])] = reason_of(fault)
+        return refused
+
+    def to_ids(
+        self, connection: Connection, statement: Executable, parameters: Parameters,
+        ids: Sequence[str],
+    ) -> dict[str, str]:  # fmt: skip
+        if not ids or attempt(connection, statement, {**parameters, "b_ids": ids}) is None:
+            return {}
+        tried = {id: attempt(connection, statement, {**parameters, "b_ids": [id]}) for id in ids}
+        return {id: reason_of(fault) for id, fault in tried.items() if fault is not None}
+
+    def each(
+        self, connection: Connection, statement: Executable, rows: Sequence[Parameters]
+    ) -> None:
+        for row in rows:
+            attempt(connection, statement, row)
 
 
 def _without_text(
@@ -57,18 +111,18 @@ def _without_text(
     said = f"its error could not be written here: {reason_of(fault)[:MOST_REASON]}"
     for text in (row["b_message"], said):
         ascii_text = text.encode("ascii", "backslashreplace").decode()
-        again = _refusal(connection, update, row | {"b_message": ascii_text})
+        again = attempt(connection, update.each, row | {"b_message": ascii_text})
         if again is None:
             return None
         fault = again
     return fault
 
 
-def _refusal(connection: Connection, update: RowUpdate, row: Parameters) -> BaseException | None:
-    """Write a row in a savepoint; returns the error if the database refuses it."""
+def attempt(connection: Connection, statement: Executable, row: Parameters) -> BaseException | None:
+    """Execute a statement in a savepoint; returns the error if the database refuses that."""
     try:
         with connection.begin_nested():
-            connection.execute(update.each, row)
+            connection.execute(statement, row)
     except Exception as error:
         if not is_refusal(error):
             raise

@@ -105,6 +105,8 @@ class RowState(NamedTuple):
     message: str | None
     is_open: bool = False
     """True if it waits for a signal, and neither that nor its deadline has decided."""
+    todo: int = SyncState.NOTHING
+    stamp: int = 0
 
 
 _LONGEST_MS: Final = round(LONGEST * 1000)

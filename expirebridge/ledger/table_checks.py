@@ -33,6 +33,7 @@ MOST_SERIES = 1000
 CLOCK_SHARE = 4
 """The clocks of both databases may differ by less than this part of the horizon."""
 _LISTEN = "start a listener with this ledger, or read the log of those that have it"
+_HOLDS = "these wait until that transaction ends; all others go on"
 _REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
 
 
@@ -134,6 +135,9 @@ def _findings(figures: LedgerFigures, max_overdue: float) -> list[Finding]:
                 _LISTEN,
             )
         )
+    if figures.held:
+        rows = "; ".join(str(each) for each in figures.held)
+        found.append(warning("ledger rows", f"locked by other transactions: {rows}", _HOLDS))
     if figures.refused:
         found.append(
             warning(

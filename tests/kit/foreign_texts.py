@@ -125,6 +125,7 @@ def _relay(text: Text) -> Sequence[Arguments]:
             0,
             1,
             1,
+            "",
             *row,
             "moved",
             "mail.send?@",

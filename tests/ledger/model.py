@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 WAITING, SUCCEEDED, FAILED, CANCELLED = 1, 10, 20, 30
 NOTHING, RELAY, REBUILD = 0, 1, 2
 STATUS = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
+PUT_OFF = -1
+"""Of what is dirty: its row is locked, and it is read again."""
 STATE = {status: state for state, status in STATUS.items()}
 Steps = Generator[str, None, None]
 
@@ -62,6 +64,8 @@ class Redis:
     number: int = 0
     """Of the last pass that was seen here."""
     is_bound: bool = False
+    unmarked: tuple[int, int] | None = None
+    """What was lost, if some of these rows were locked: rows with a stamp between these numbers."""
 
 
 @dataclass(slots=True)
@@ -81,6 +85,8 @@ class Model:
     """Rows that the database has not, as after a failover, and will have again."""
     page: Collection[str] = ()
     """The rows that the pass which is under way took, as the real one did."""
+    locked: set[str] = field(default_factory=set)
+    """The rows that a transaction of the application has locked."""
 
     # The application
 
@@ -249,19 +255,33 @@ class Model:
             self.taken += 1
 
     def agrees(self) -> bool:
-        """Whether a listener may open its gate."""
-        rebuilding = any(row.todo == REBUILD for row in self.rows.values())
+        """Whether a listener may open its gate: what is locked holds up only itself."""
+        rebuilding = any(
+            row.todo == REBUILD for id, row in self.rows.items() if id not in self.locked
+        )
         return self.redis.is_bound and self.redis.number >= self.stamp and not rebuilding
 
-    def _take(self, taken: int, stamp: int, seen: int) -> int | None:
+    def _take(self, taken: int, stamp: int) -> int | None:
         if (self.taken, self.stamp) != (taken, stamp):
             return None
         self.taken = taken + 1
-        if seen < self.stamp:
-            for row in self.rows.values():
-                if row.stamp > seen:
-                    row.todo = REBUILD
         return self.taken
+
+    def _mark(self, after: int, before: int) -> tuple[int, int] | None:
+        """Mark what was lost; returns the numbers if some of it is locked."""
+        lost = {
+            id for id, row in self.rows.items() if after < row.stamp < before and row.todo < REBUILD
+        }
+        for id in lost - self.locked:
+            self.rows[id].todo = REBUILD
+        return (after, before) if lost & self.locked else None
+
+    def is_lost(self, id: str) -> bool:
+        """Whether Redis lacks what the row knows."""
+        row, unmarked = self.rows[id], self.redis.unmarked
+        return row.todo == REBUILD or (
+            unmarked is not None and unmarked[0] < row.stamp < unmarked[1]
+        )
 
     # Passes
 
@@ -271,10 +291,16 @@ class Model:
         taken, stamp = self.taken, self.stamp
         waits = any(row.todo for row in self.rows.values())
         seen, was_bound = self.redis.number, self.redis.is_bound
+        unmarked = left = self.redis.unmarked
         yield "read"
-        if not waits and seen >= stamp:
+        if not waits and seen >= stamp and not unmarked:
             return
-        number = self._take(taken, stamp, seen) if self.page or seen < stamp else None
+        number = self._take(taken, stamp) if seen < stamp else None
+        if number is not None:
+            left = self._mark(min(seen, *(unmarked or (seen,))), number)
+        elif seen >= stamp:
+            left = self._mark(*unmarked) if unmarked else None
+            number = self._take(taken, stamp) if self.page or left != unmarked else None
         if number is None:
             yield "number taken"
             return
@@ -287,27 +313,31 @@ class Model:
         self.now += 1
         for id, row in page.items():
             self._land(id, row)
-        self.redis.number, self.redis.is_bound = number, True
+        self.redis.number, self.redis.is_bound, self.redis.unmarked = number, True, left
         yield "carried"
         if self.taken == number:
             self._conclude(page, number)
         yield "stamped"
 
     def _check(self, page: Mapping[str, Row]) -> None:
-        """New ones first; of those to be rebuilt the finished ones, and what is cancelled."""
+        """New ones first; of those to be rebuilt the finished ones, and what is cancelled.
+
+        What is locked may be left out.
+        """
 
         def place(row: Row) -> tuple[int, bool]:
             is_to_run = row.status == WAITING and not row.is_cancelled
             return row.todo, row.todo == REBUILD and is_to_run
 
-        left = [row for id, row in self.rows.items() if row.todo and id not in page]
+        there = self.rows.keys() - page.keys() - self.locked
+        left = [self.rows[id] for id in there if self.rows[id].todo]
         assert all(row.todo for row in page.values())
         if page and left:
             assert max(map(place, page.values())) <= min(map(place, left)), "the wrong page"
 
     def _conclude(self, page: Mapping[str, Row], number: int) -> None:
         for id, then in page.items():
-            row = self.rows.get(id)
+            row = self.rows.get(id) if id not in self.locked else None
             if row and _life(row) == _life(then) and row.status == then.status:
                 row.todo, row.stamp, row.is_moved = NOTHING, number, False
         if page:
@@ -421,18 +451,19 @@ class Model:
         yield "dirty read"
         if not is_same or not found:
             return
-        number = self._take(taken, stamp, seen)
+        number = self._take(taken, stamp)
+        again = self.locked & records.keys()
         if number is not None:
             self._learn(records, number)
         yield "written"
         if number is None:
             return
-        self._forget_dirty(found, seen, number)
+        self._forget_dirty(found, again, seen, number)
         yield "forgotten"
 
     def _learn(self, records: Mapping[str, Record | None], number: int) -> None:
         for id, record in records.items():
-            row = self.rows.get(id)
+            row = self.rows.get(id) if id not in self.locked else None
             if record:
                 self.stamp = number
             if row and record is None:
@@ -453,7 +484,9 @@ class Model:
         row.generation, row.status, row.stamp = record.generation, status, number
         row.is_moved = row.is_moved and status != WAITING
 
-    def _forget_dirty(self, found: Mapping[str, int], seen: int, number: int) -> None:
+    def _forget_dirty(
+        self, found: Mapping[str, int], again: Collection[str], seen: int, number: int
+    ) -> None:
         redis = self.redis
         if (redis.number, redis.is_bound) != (seen, True):
             return
@@ -461,8 +494,10 @@ class Model:
             return
         redis.number = number
         for id, since in found.items():
-            if redis.dirty[id] == since:
+            if redis.dirty[id] == since and id not in again:
                 del redis.dirty[id]
+            elif redis.dirty[id] == since:
+                redis.dirty[id] = PUT_OFF
 
 
 def _life(of: Row | Record) -> tuple[int, int]:

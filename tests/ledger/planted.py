@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 from sqlalchemy import Connection
 
-from expirebridge.ledger import relay_store
+from expirebridge.ledger import relay_store, row_results
+from expirebridge.ledger.lost_rows import LostRows
 from expirebridge.ledger.relay_statements import RelayState, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.store import script_loader
@@ -85,6 +86,9 @@ def planted(rule: str) -> Iterator[None]:
     elif rule == "write-back":
         with patch.object(relay_store, "what_comes_of", _written_whatever_it_wants):
             yield
+    elif rule == "unmarked":
+        with patch.object(LostRows, "mark", _marks_and_forgets):
+            yield
     elif rule == "completed":
         with patch.object(relay_store, "what_comes_of", _leaving_what_differs):
             yield
@@ -112,6 +116,11 @@ def _take_without_looking(
     return number
 
 
+def _marks_and_forgets(self: LostRows, *lost: Any) -> None:
+    """What is locked is not marked, and nobody knows that it was lost."""
+    _MARK_LOST(self, *lost)
+
+
 def _leaving_what_differs(row: Any, change: StatusUpdate) -> str:
     """A row that has ended otherwise than its task stays so."""
     found = _WHAT_COMES_OF(row, change)
@@ -124,4 +133,5 @@ def _written_whatever_it_wants(row: Any, change: StatusUpdate) -> str:
     return "written" if is_later else _WHAT_COMES_OF(row, change)
 
 
-_WHAT_COMES_OF = relay_store.what_comes_of
+_WHAT_COMES_OF = row_results.what_comes_of
+_MARK_LOST = LostRows.mark

@@ -62,7 +62,7 @@ def test_status_counts(engine: Engine, ledger: Ledger, made: Tables) -> None:
         "cancelled": 1, "to_relay": 3, "to_rebuild": 1, "refused": 0, "horizon": None,
         "kept_back": {"count": 0, "first": None, "last": None},
         "for_ids": {"count": 0, "example": None},
-        "passes": [{"partition": 0, "number": 0, "stamp": 0}],
+        "passes": [{"partition": 0, "number": 0, "stamp": 0}], "held": [],
     }  # fmt: skip
     lines = run("status", url=engine.url)
     assert "to relay     3, the oldest for" in lines

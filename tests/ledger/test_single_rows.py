@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text, update
@@ -12,21 +13,24 @@ from sqlalchemy.exc import DBAPIError
 
 from expirebridge import Bridge
 from expirebridge.checks.finding import Level
-from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger import Ledger, Tables, series_ticks
+from expirebridge.errors import LedgerError, LedgerUnsuitable
+from expirebridge.ledger import Ledger, Tables, held_rows, lost_rows, series_ticks
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger import engine as engines
 from expirebridge.ledger import relay as relays
 from expirebridge.ledger.binding import place_of
 from expirebridge.ledger.checks import check_dirty
-from expirebridge.ledger.engine import connected, engine_of, ledger_error, read_url
+from expirebridge.ledger.engine import RelayTransactions, connected, engine_of
+from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.rows import Status, SyncState
+from expirebridge.ledger.rows import RowVersion, Status, SyncState
 from expirebridge.ledger.schema import create
+from expirebridge.ledger.table_checks import check_ledger
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
+from expirebridge.task.partitions import PartitionLayout
 from tests.kit.databases import Database, DatabaseServer
 from tests.kit.ledgers import LedgerHarness, until
 from tests.kit.patience import PATIENCE
@@ -185,6 +189,96 @@ def test_a_row_that_cannot_be_stamped_holds_up_no_other(
     assert "the database refuses to write row 'bad'" in caplog.text
 
 
+def test_more_rows_than_a_page_that_cannot_be_stamped_hold_up_no_other(
+    harness: LedgerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are due first, so they stand at the front of each page."""
+    monkeypatch.setattr(ledger_calls, "MAX_ROWS", 4)
+    bad, good = [f"bad{number}" for number in range(10)], [f"good{number}" for number in range(10)]
+    for id in bad:
+        harness.insert(id)
+    for id in good:
+        harness.insert(id, HOUR)
+    with refusing(harness.engine):
+        harness.settle_down()
+    assert {row.id for row in harness.all_rows() if row.todo == SyncState.NOTHING} == set(good)
+    reported = [one for one in caplog.messages if "refuses to write row 'bad" in one]
+    assert len(reported) == len(bad)
+
+
+def test_a_row_that_cannot_be_relayed_again_holds_up_no_other(
+    harness: LedgerHarness, bridge: Bridge
+) -> None:
+    """Redis has marked both as changed, and has lost the record of one of them."""
+    for id in ("bad", "good"):
+        harness.insert(id, HOUR)
+    harness.settle_down()
+    with refusing(harness.engine):
+        for id in ("bad", "good"):
+            bridge.cancel(id)
+        harness.store.client.delete("expirebridge:task:bad")
+        harness.settle_down()
+        assert harness.status("good") is Status.CANCELLED
+    assert harness.row("bad").todo == SyncState.NOTHING
+
+
+def test_a_row_that_cannot_be_recalled_holds_up_no_other(harness: LedgerHarness) -> None:
+    for id in ("bad", "good"):
+        harness.insert(id, HOUR)
+    harness.settle_down()
+    with refusing(harness.engine):
+        assert harness.rows.recall(["bad", "good"]) == []
+    assert harness.row("good").todo == SyncState.REBUILD
+
+
+def test_a_row_whose_deadline_cannot_decide_holds_up_no_other(harness: LedgerHarness) -> None:
+    for id in ("bad", "good"):
+        harness.insert(id, options='{"on_signal": "mail.send?[2]"}')
+    versions = {row.id: RowVersion(row.generation, row.revision) for row in harness.all_rows()}
+    with refusing(harness.engine):
+        rows = harness.rows.decide(versions)
+    assert (rows["bad"].is_open, rows["good"].is_open) == (True, False)
+
+
+def test_a_row_that_cannot_be_deleted_holds_up_no_other(
+    harness: LedgerHarness, bridge: Bridge
+) -> None:
+    for id in ("bad", "good"):
+        harness.insert(id, HOUR)
+    harness.settle_down()
+    for id in ("bad", "good"):
+        bridge.cancel(id)
+    harness.settle_down()
+    harness.age("bad", "good")
+    with refusing(harness.engine, "DELETE"):
+        assert harness.prune_old() == 1
+    assert [row.id for row in harness.all_rows()] == ["bad"]
+
+
+def test_a_row_that_cannot_be_sorted_holds_up_no_other(engine: Engine, made: Tables) -> None:
+    layout = PartitionLayout("", 2)
+    relay_stores = [
+        RelayStore(engine, made, name="default", layout=layout, partition=each) for each in (0, 1)
+    ]
+    relay_stores[0].begin("nonce", "{}")
+    ids = [f"{kind}{number}" for kind in ("bad", "good") for number in range(10)]
+    with engine.begin() as connection:
+        rows = [{"id": id, "func": "a.b", "params": "[]", "delay_ms": HOUR} for id in ids]
+        connection.execute(made.task.insert(), rows)
+    with refusing(engine):
+        for _ in range(5):
+            relay_stores[0].sort(4)
+    with engine.connect() as connection:
+        found = dict(
+            connection.execute(
+                made.task.select().with_only_columns(made.task.c.id, made.task.c.slot)
+            ).all()
+        )
+    assert {id for id, slot in found.items() if slot is not None} == {
+        id for id in ids if id.startswith("good")
+    }
+
+
 def test_many_ticks_that_the_database_refuses_hold_up_no_other(
     harness: LedgerHarness, ledger: Ledger, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -326,22 +420,166 @@ def test_many_locked_rows_hold_up_no_new_one(harness: LedgerHarness, locking: Co
     assert all(row.todo == SyncState.NOTHING for row in harness.all_rows())
 
 
-def test_a_loss_beside_a_locked_row_says_what_it_waits_for(
-    harness: LedgerHarness, locking: Connection, monkeypatch: pytest.MonkeyPatch,
-    with_ledger: Settings,
-) -> None:  # fmt: skip
-    """What is lost cannot be passed over, or it would stay lost."""
-    monkeypatch.setattr(engines, "LOCK_SECONDS", 1)
-    harness.insert("a", HOUR)
+def test_a_lost_row_that_is_locked_is_marked_when_it_is_free(
+    harness: LedgerHarness, locking: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By any relay, and after any number of batches: Redis knows that a mark is missing."""
+    monkeypatch.setattr(lost_rows, "MARK_PAUSE", 0)
+    monkeypatch.setattr(lost_rows, "MARK_REST", 0)
+    for id in ("slow", "other"):
+        harness.insert(id, HOUR)
     harness.settle_down()
     harness.store.client.flushdb()
-    lock(locking, "a")
+    lock(locking, "slow")
+    for id in ("new", "newer"):
+        harness.insert(id, HOUR)
+        harness.settle_down()
+    there = harness.store.client.zrange("expirebridge:pending", 0, -1)
+    assert sorted(there) == [b"new", b"newer", b"other"]
+    locking.rollback()
+    harness.settle_down()
+    assert harness.store.client.zscore("expirebridge:pending", "slow") is not None
+    assert harness.store.run(ledger_calls.read_ledger()).unmarked is None
+
+
+def test_what_the_database_refuses_to_mark_as_lost_holds_up_no_other(
+    harness: LedgerHarness,
+) -> None:
+    for id in ("bad", "good"):
+        harness.insert(id, HOUR)
+    harness.settle_down()
+    harness.store.client.flushdb()
+    with refusing(harness.engine):
+        harness.settle_down()
+        assert harness.store.client.zrange("expirebridge:pending", 0, -1) == [b"good"]
+    unmarked = harness.store.run(ledger_calls.read_ledger()).unmarked
+    assert unmarked is not None
+    assert unmarked.has(harness.row("bad").stamp)
+    assert harness.rows.lost_rows.is_held_up()
+
+
+def test_a_locked_row_is_named_with_who_has_locked_it(
+    harness: LedgerHarness, locking: Connection, with_ledger: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """By `ledger status`, and by doctor; a lock of a moment is not."""
+    for id in ("free", "slow"):
+        harness.insert(id, HOUR)
+    inspector = LedgerInspector(with_ledger)
+    lock(locking, "slow")
+    assert inspector.status().held == []
+    monkeypatch.setattr(held_rows, "LONG", 0.0)
+    [held] = inspector.status().held
+    assert held.row == "slow"
+    assert held.seconds is not None
+    process = (
+        "pg_backend_pid()" if harness.engine.dialect.name == "postgresql" else "connection_id()"
+    )
+    assert f"process {locking.scalar(text(f'SELECT {process}'))} (root" in held.by
+    found = check_ledger(with_ledger, dict)
+    [said] = [
+        one.message for one in found if "locked by other transactions: slow by" in one.message
+    ]
+    assert "open for" in said
+    locking.rollback()
+    assert inspector.status().held == []
+
+
+def test_a_row_that_could_not_be_written_back_is_named(
+    harness: LedgerHarness, locking: Connection, bridge: Bridge, with_ledger: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It does not wait for the relay: Redis knows it."""
+    monkeypatch.setattr(held_rows, "LONG", 0.0)
+    monkeypatch.setattr(relays, "LOCKED_PAUSE", 60.0)
+    harness.insert("slow", HOUR)
+    harness.settle_down()
+    lock(locking, "slow")
+    bridge.cancel("slow")
+    finish(harness.relay().bring_back())
+    known = harness.store.run(ledger_calls.read_ledger())
+    assert known.stuck_ids == ("slow",)
+    [held] = LedgerInspector(with_ledger).figures({0: known}).held
+    assert held.row == "slow"
+
+
+def test_locked_batch_numbers_are_named(
+    harness: LedgerHarness, locking: Connection, with_ledger: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(held_rows, "LONG", 0.0)
+    harness.insert("a", HOUR)
+    harness.settle_down()
+    locking.execute(text("SELECT number FROM expirebridge_pass FOR UPDATE"))
+    [held] = LedgerInspector(with_ledger).status().held
+    assert held.row == "batch numbers of partition 0"
+
+
+def test_locked_batch_numbers_are_not_waited_for(
+    harness: LedgerHarness, locking: Connection, with_ledger: Settings, store: Store
+) -> None:
+    """The relay says what it waits for; no thread of the listener is held, and rows are asked."""
+    harness.insert("a", HOUR)
+    harness.settle_down()
+    locking.execute(text("SELECT number FROM expirebridge_pass FOR UPDATE"))
+    harness.insert("b", HOUR)
+    engine = LedgerEngine(with_ledger)
+    partition = engine.partition(lambda: store)
+    for method in (partition.relay_once, partial(partition.fence, 0)):
+        with pytest.raises(LedgerError, match="another transaction holds a lock"):
+            method()
+    assert list(partition.ask(["a", "none"])) == ["a"]
+    locking.rollback()
+    assert partition.relay_once() == 1
+    engine.close()
+
+
+def test_a_transaction_of_ours_that_stalls_does_not_keep_the_batch_numbers(
+    harness: LedgerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a process that was stopped, after it took a number."""
+    if harness.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite ends no transaction by itself")
+    monkeypatch.setattr(engines, "STALLED_SECONDS", 1)
+    seconds = "idle_transaction_timeout = {}"
+    command = str(engines._MYSQL["init_command"])
+    soon = command.replace(seconds.format(10), seconds.format(1))
+    assert soon != command
+    monkeypatch.setitem(engines._MYSQL, "init_command", soon)
+    harness.insert("a", HOUR)
+    harness.settle_down()
     own = engine_of(harness.engine.url)
-    with pytest.raises(DBAPIError) as raised:
-        finish(replace(harness, engine=own).relay().carry())
+    with suppress(DBAPIError), RelayTransactions(own).begin() as stalled:
+        stalled.execute(update(harness.made.passes).values(stamp=harness.made.passes.c.stamp))
+        harness.insert("b", HOUR)
+        harness.settle_down()  # waits until the database has ended that
+        stalled.execute(text("SELECT 1"))
+        pytest.fail("it was not ended")
     own.dispose()
-    said = ledger_error(raised.value, read_url(with_ledger.ledger or ""))
-    assert "another transaction holds a lock" in str(said)
+    assert harness.row("b").todo == SyncState.NOTHING
+
+
+def test_a_table_that_is_locked_is_said_to_be(
+    harness: LedgerHarness, locking: Connection, with_ledger: Settings, store: Store
+) -> None:
+    """As by a migration; all goes on after it."""
+    harness.insert("a", HOUR)
+    harness.settle_down()
+    engine = LedgerEngine(with_ledger)
+    partition = engine.partition(lambda: store)
+    is_postgresql = harness.engine.dialect.name == "postgresql"
+    locks = (
+        "LOCK TABLE expirebridge_pass IN EXCLUSIVE MODE"
+        if is_postgresql
+        else ("LOCK TABLES expirebridge_pass WRITE")
+    )
+    locking.execute(text(locks))
+    with pytest.raises(LedgerError, match="another transaction holds a lock"):
+        partition.fence(0)
+    locking.execute(text("ROLLBACK" if is_postgresql else "UNLOCK TABLES"))
+    harness.insert("b", HOUR)
+    assert partition.relay_once() == 1
+    engine.close()
 
 
 def test_a_series_that_is_locked_holds_up_no_other(

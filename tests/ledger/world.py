@@ -13,12 +13,13 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger import calls as ledger_calls
+from expirebridge.ledger.calls import Lost
 from expirebridge.ledger.early_sends import EarlySends
 from expirebridge.ledger.relay import BatchSteps, Relay
 from expirebridge.ledger.relay_statements import RelayState, RowBatch
@@ -61,8 +62,10 @@ class Watched(RelayStore):
 
     taken: tuple[str, ...] = ()
 
-    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
-        page = super().begin_batch(expected, seen=seen)
+    def begin_batch(
+        self, expected: RelayState, *, seen: int, unmarked: Lost | None = None
+    ) -> RowBatch | None:
+        page = super().begin_batch(expected, seen=seen, unmarked=unmarked)
         self.taken = tuple(row.id for row in page.rows) if page else ()
         return page
 
@@ -101,7 +104,7 @@ class World:
         self.relays = [self.relay(self.sender), self.relay(self.harness.relay())]
         self.past = [self.remembered()]
         self.link = 0
-        self.checked: dict[int, tuple[int, int]] = {}
+        self.checked: dict[int, tuple[int, int, Lost | None]] = {}
         self.fenced: dict[int, int] = {}
         self.running: list[Run] = []
         self.made = 0
@@ -116,6 +119,13 @@ class World:
         self.cancelled_there: set[str] = set()
         """Ids that were cancelled in Redis."""
         self.bad: list[str] = []
+        self.locked: set[str] = set()
+        """The rows that a transaction of the application has locked."""
+        has_row_locks = harness.engine.dialect.name != "sqlite"
+        # In MariaDB a stricter transaction also locks what lies between rows, also for inserts.
+        reads = harness.engine.execution_options(isolation_level="READ COMMITTED")
+        self.locking = reads.connect() if has_row_locks else None
+        """The connection of that transaction."""
 
     # The server's past
 
@@ -164,7 +174,7 @@ class World:
 
     def wish(self, *wishes: str) -> None:
         """Change what is wanted of a task: these wishes, or one or two, in one transaction."""
-        if not (rows := self.rows()):
+        if not (rows := [row for row in self.rows() if row.id not in self.locked]):
             return
         open_rows = [row for row in rows if row.status == Status.WAITING]
         id = self.random.choice(self.random.choice((open_rows, rows)) or rows).id
@@ -209,7 +219,31 @@ class World:
                 self.model.touch(id)
 
     def _open(self) -> list[str]:
-        return [row.id for row in self.rows() if row.status == 1 and row.wanted == "none"]
+        return [
+            row.id
+            for row in self.rows()
+            if row.status == 1 and row.wanted == "none" and row.id not in self.locked
+        ]
+
+    def lock(self) -> None:
+        """A transaction that stays open locks one more row."""
+        if self.locking is not None and (rows := self.rows()):
+            id, task = self.random.choice(rows).id, self.harness.made.task.c
+            row = select(task.id).where(task.ledger == self.harness.name, task.id == id)
+            self.locking.execute(row.with_for_update())
+            self.locked.add(id)
+            self._tell_locked()
+
+    def let_go(self) -> None:
+        """It ends."""
+        if self.locking is not None:
+            self.locking.rollback()
+            self.locked.clear()
+            self._tell_locked()
+
+    def _tell_locked(self) -> None:
+        if self.model:
+            self.model.locked = set(self.locked)
 
     def rows(self) -> list[Any]:
         return self.harness.all_rows()
@@ -238,10 +272,17 @@ class World:
             self._follow(step, modelled)
             self._learn()
             if step in {"carried", "forgotten", "sent"}:
+                self._put_off_no_more()
                 self.save()
             if not step:
                 return
             yield
+
+    def _put_off_no_more(self) -> None:
+        """What is dirty, and was put off since its row is locked, is to be read again now."""
+        dirty = f"{PREFIX}:dirty"
+        for id in self.client.zrangebyscore(dirty, 6e15, "+inf"):
+            self.client.zadd(dirty, {id: 1})
 
     def _follow(self, step: str, modelled: Steps | None) -> None:
         """Let the model take the same step."""
@@ -279,7 +320,7 @@ class World:
         under_way = {id for page in self.pages_under_way.values() for id in page}
         for row in self.rows():
             early = self.client.hexists(f"{PREFIX}:task:{row.id}", "early")
-            if early and row.stamp == 0 and row.todo == 1 and row.id not in under_way:
+            if early and row.stamp == 0 and row.todo == 1 and row.id not in under_way | self.locked:
                 self.hidden[row.id] = dict(row._mapping)
                 del self.hidden[row.id]["planned"]
                 self.harness.prune(row.id)
@@ -333,7 +374,7 @@ class World:
             self.model.claim([task.id for task in tasks], token, gate)
         for task in tasks:
             life, args = RowVersion.read(task.ledger) or RowVersion(0, 0), task.args.decode()
-            self._start(Run(task.id, token, life, args, self.link))
+            self._start(Run(task.id, token, life, args, self.link), who)
 
     def _gate(self, who: int) -> int | None:
         if "gate" in self.out:
@@ -351,11 +392,13 @@ class World:
             return None
         if "mark" in self.out:
             numbers = numbers._replace(rebuilding=False)
-        agrees = numbers.agrees_with(known)
+        agrees = numbers.agrees_with(known) and (
+            not numbers.rebuilding or self.harness.rows.lost_rows.is_held_up()
+        )
         assert self.model is None or self.model.agrees() == agrees
         if not agrees:
             return None
-        self.checked[who] = (self.link, known.number)
+        self.checked[who] = (self.link, known.number, known.unmarked)
         return known.number
 
     def _let_time_pass(self) -> None:
@@ -367,9 +410,9 @@ class World:
     def _key(self, id: str) -> str:
         return f"{id}:?{self.client.hget(f'{PREFIX}:task:{id}', 'call').decode()}"
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: Run, who: int) -> None:
         row = self.harness.row(run.id)
-        outcome = self._verdict(run)
+        outcome = self._verdict(run, who)
         if outcome != "runs":
             return self._settle(run, "released" if outcome == "later" else outcome)
         self._look_at_start(run, row)
@@ -377,19 +420,23 @@ class World:
         self.save()
         return None
 
-    def _verdict(self, run: Run) -> str:
-        """What a listener is told by the row."""
+    def _verdict(self, run: Run, who: int | None = None) -> str:
+        """What a listener is told by the row; of an attempt that is over, without `who`."""
         version, row = run.version, self.harness.rows.ask([run.id]).get(run.id)
         if "row" in self.out:
             return "runs"
         if row is None and self.sends_early and self._awaits_its_row(run):
             return "later"
+        asks_of_losses = who is not None and not self.out & {"lost", "status"}
+        if row and not asks_of_losses:
+            row = row._replace(todo=SyncState.NOTHING)
         if row and "status" in self.out:
             is_done = (run.id, row.version.generation) in self.effects
             row = row._replace(status=row.status if is_done else Status.WAITING)
         if row and "wish" in self.out and version.generation == row.version.generation:
             version = row.version
-        return decide(version, row)[0]
+        unmarked = self.checked[who][2] if who in self.checked and asks_of_losses else None
+        return decide(version, row, unmarked)[0]
 
     def _look_at_start(self, run: Run, row: Any) -> None:
         life = (run.id, run.version.generation)
@@ -402,6 +449,8 @@ class World:
             self.bad.append(f"{run.id} runs twice at once")
         if row and row.params != run.args:
             self.bad.append(f"{run.id} runs with {run.args}, its row has {row.params}")
+        if row and self.model and "status" not in self.out and self.model.is_lost(run.id):
+            self.bad.append(f"{run.id} runs although Redis has lost what its row knows")
         is_over = row and (
             row.status != Status.WAITING or row.wanted == DesiredState.CANCELLED.value
         )
@@ -426,6 +475,8 @@ class World:
         if not self.running:
             return
         run = self.random.choice(self.running)
+        if run.id in self.locked:
+            return
         is_let = self._complete(run)
         if self.model:
             assert self.model.complete(run.id, *run.version) == is_let
@@ -552,7 +603,11 @@ class World:
         self.save()
 
     def prune(self) -> None:
-        ids = [row.id for row in self.rows() if row.status != 1 and row.todo == SyncState.NOTHING]
+        ids = [
+            row.id
+            for row in self.rows()
+            if row.status != 1 and row.todo == SyncState.NOTHING and row.id not in self.locked
+        ]
         if ids:
             id = self.random.choice(ids)
             self.harness.prune(id)
@@ -573,6 +628,8 @@ class World:
             (self.settle, 5), (self.lapse, 2), (self.forget, 2), (self.prune, 1),
             (self.lose, 0.5), (self.empty, 0.2), (self.kill, 0.7), (self.stall, 0.5),
         ]  # fmt: skip
+        if self.locking is not None:
+            acts += [(self.lock, 1.5), (self.let_go, 0.6)]
         if "status" in self.out:
             return acts
         return [
@@ -598,6 +655,7 @@ class World:
         act()
 
     def quiet(self, rounds: int = 20) -> None:
+        self.let_go()
         while self.hidden:
             self.show()
         rows = self.rows()
@@ -644,14 +702,18 @@ class World:
 
     def live(self, steps: int) -> list[str]:
         """Let so many things happen, then wait until all is quiet; returns what went wrong."""
-        with suppress(StopIteration):
-            for _ in range(steps):
-                self.step()
-                self.compare()
-                if self.bad:
-                    return self.bad
-            self.quiet()
-        return self.bad
+        try:
+            with suppress(StopIteration):
+                for _ in range(steps):
+                    self.step()
+                    self.compare()
+                    if self.bad:
+                        return self.bad
+                self.quiet()
+            return self.bad
+        finally:
+            if self.locking is not None:
+                self.locking.close()
 
     # The model
 
@@ -692,6 +754,7 @@ class World:
             known = self.store.run(ledger_calls.read_ledger())
             assert (numbers.number, numbers.stamp) == (model.taken, model.stamp)
             assert (known.number, bool(known.nonce)) == (model.redis.number, model.redis.is_bound)
+            assert known.unmarked == (model.redis.unmarked and Lost(*model.redis.unmarked))
 
     def _records(self) -> dict[str, tuple[str, str, str, bool]]:
         start = f"{PREFIX}:task:"

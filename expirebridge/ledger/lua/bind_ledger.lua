@@ -9,5 +9,5 @@
 -- include ledger
 
 note_feature('ledger')
-redis.call('HSET', ledger_key(), 'nonce', ARGV[2], 'number', 0)
+redis.call('HSET', ledger_key(), 'nonce', ARGV[2], 'number', 0, 'unmarked', '')
 return 1

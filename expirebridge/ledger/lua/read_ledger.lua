@@ -6,7 +6,8 @@
 -- returns  the nonce of the ledger ('': none), the number of the last batch, now in ms, number of dirty
 --          ids that can be read, time since which the first of them is dirty, in microseconds (-1: none is, or it
 --          was put off), number of those that are put off for long: their rows could not be written, how far
---          ahead rows are relayed, in ms ('': all are)
+--          ahead rows are relayed, in ms ('': all are), what was lost and is not marked: see relay.lua, then some
+--          of the ids that are put off for long
 
 -- include names
 -- include format
@@ -24,5 +25,11 @@ local since = tonumber(first[2] or nil) or PUT_OFF
 local function put_off_for(pause)
   return redis.call('ZCOUNT', dirty, string.format('(%.0f', put_off_from + pause), string.format('(%.0f', put_off_to))
 end
-return { nonce, number, now, redis.call('ZCARD', dirty) - put_off_for(0), since < PUT_OFF and since or -1,
-  put_off_for(LONG), redis.call('HGET', ledger_key(), 'horizon') or '' }
+local reply = { nonce, number, now, redis.call('ZCARD', dirty) - put_off_for(0), since < PUT_OFF and since or -1,
+  put_off_for(LONG), redis.call('HGET', ledger_key(), 'horizon') or '', read_unmarked() }
+-- None is read where none is put off, which is so at almost every look.
+if reply[6] > 0 then
+  local least, most = string.format('(%.0f', put_off_from + LONG), string.format('(%.0f', put_off_to)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', dirty, least, most, 'LIMIT', 0, 10)) do reply[#reply + 1] = id end
+end
+return reply

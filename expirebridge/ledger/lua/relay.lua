@@ -5,7 +5,8 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 the nonce that this database must be bound to ('': none), 3 the nonce of the ledger,
 --          4 the number that the last batch here must have, after the first part its own, 5 the number of this
---          batch, 6 lease in ms, 7 ms to keep a task that ends here, then for each row:
+--          batch, 6 lease in ms, 7 ms to keep a task that ends here, 8 '<after> <before>' if this database lost rows
+--          with a stamp between these numbers, some of which could not be marked yet, or '', then for each row:
 --          id, '<generation> <revision>', what ('waits', 'cancel', 'succeeded', 'failed', 'cancelled'),
 --          words: 'moved' if its time is new, 'signalled' if a signal made it so, 'rebuilt' if this database may have
 --          lost it, call,
@@ -86,14 +87,14 @@ local function due_of_row(id)
 end
 
 local result = ring_after(function()
-  local reply, at = { 1, now }, 8
+  local reply, at = { 1, now }, 9
   while at <= #ARGV do
     local id, row, after = next_row(at)
     reply[#reply + 1] = apply_row(id, row)
     reply[#reply + 1] = due_of_row(id)
     at = after
   end
-  redis.call('HSET', ledger_key(), 'nonce', ARGV[3], 'number', ARGV[5])
+  redis.call('HSET', ledger_key(), 'nonce', ARGV[3], 'number', ARGV[5], 'unmarked', ARGV[8])
   return reply
 end)
 if cancels_running then notify_listeners('beat') end

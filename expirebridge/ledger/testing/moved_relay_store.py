@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import BigInteger, bindparam, func, null, select, update
 
 from expirebridge.ledger.backlog import IsInIndex, constant, horizon_ms
+from expirebridge.ledger.calls import Lost
 from expirebridge.ledger.relay_statements import RelayState, RowBatch
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.row_writes import passing_over_locks
@@ -27,9 +28,11 @@ class MovedRelayStore(RelayStore):
 
     noted: set[str]
 
-    def begin_batch(self, expected: RelayState, *, seen: int) -> RowBatch | None:
+    def begin_batch(
+        self, expected: RelayState, *, seen: int, unmarked: Lost | None = None
+    ) -> RowBatch | None:
         """Rows to be carried."""
-        page = super().begin_batch(expected, seen=seen)
+        page = super().begin_batch(expected, seen=seen, unmarked=unmarked)
         self.noted |= {row.id for row in page.rows} if page else set()
         return page
 

@@ -1,6 +1,6 @@
 -- include names
 -- include clock
--- gives ledger_key, mark_dirty, generation_of, put_generation, read_binding, row_time_of
+-- gives ledger_key, mark_dirty, generation_of, put_generation, read_binding, read_unmarked, row_time_of
 
 -- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
 -- `ledger` holds '<generation> <revision>' of the row as it was applied last: the revision counts the changes that the
@@ -8,7 +8,8 @@
 --
 -- `dirty`, a sorted set, holds the ids whose rows must be updated, with the time in microseconds of their last
 -- change. The hash `ledger` holds the nonce that pairs the ledger with this database, the number of the last
--- batch that was relayed here, and the horizon: for how many ms ahead rows are relayed, if not all are.
+-- batch that was relayed here, the horizon: for how many ms ahead rows are relayed, if not all are; and `unmarked`: see
+-- relay.lua.
 local function ledger_key() return own_key('ledger') end
 
 local function mark_dirty(id)
@@ -31,6 +32,11 @@ end
 local function read_binding()
   local known = redis.call('HMGET', ledger_key(), 'nonce', 'number')
   return known[1] or '', tonumber(known[2] or nil) or 0
+end
+
+-- What this database lost, as far as its rows are not marked: '<after> <before>', or ''.
+local function read_unmarked()
+  return string.match(redis.call('HGET', ledger_key(), 'unmarked') or '', '^%d+ %d+$') or ''
 end
 
 -- The due time of a task for its row. If it runs, and was moved or replaced meanwhile, the time of the run after
