@@ -67,7 +67,9 @@ def held_rows(
     rows: Select[Any] = select(task.id.label("name")).where(task.ledger == ledger)
     numbers = select(passes.partition.label("name")).where(passes.ledger == ledger)
     kinds = [
-        (rows.where(task.id.in_(sorted(ids))), task.id, ids is stuck) for ids in (waiting, stuck)
+        (rows.where(task.id.in_(sorted(ids))), task.id, ids is stuck)
+        for ids in (waiting, stuck)
+        if ids
     ]
     found: dict[str, HeldRow] = {}
     for query, key, is_long in [*kinds, (numbers, passes.partition, False)]:

@@ -234,7 +234,9 @@ class LedgerInspector:
                 kept_back = _kept_back(connection.execute(self._kept_back(reach)).one())
             refused = connection.scalar(count_refused(self._tables.task, self._name)) or 0
             stuck = [id for one in checkpoints.values() for id in one.stuck_ids]
-            held = self._held(connection, reach, stuck)
+            # Where nothing waits, nothing is held up.
+            waits = to_relay or to_rebuild or stuck
+            held = self._held(connection, reach, stuck) if waits else []
         return LedgerFigures(
             reach=reach,
             now=from_ms(now),
