@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 WAITING, SUCCEEDED, FAILED, CANCELLED = 1, 10, 20, 30
-NOTHING, RELAY, REBUILD = 0, 1, 2
+NOTHING, RELAY, REBUILD, TAKEN = 0, 1, 2, 3
 STATUS = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
 PUT_OFF = -1
 """Of what is dirty: its row is locked, and it is read again."""
@@ -33,6 +33,21 @@ class Row:
     """The arguments."""
     is_moved: bool = True
     """Whether its time was not carried yet."""
+    is_far: bool = False
+    """Whether that is later than the horizon."""
+    was_far: bool = False
+    """Whether it was when it was asked for."""
+
+    @property
+    def is_kept_back(self) -> bool:
+        """Whether the relay leaves it alone until it comes near."""
+        is_asked = self.status == WAITING and not self.is_cancelled
+        return self.is_far and is_asked and self.todo == RELAY and self.stamp == 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether the relay is to take it."""
+        return self.todo in {RELAY, REBUILD} and not self.is_kept_back
 
 
 @dataclass(slots=True)
@@ -66,6 +81,15 @@ class Redis:
     is_bound: bool = False
     unmarked: tuple[int, int] | None = None
     """What was lost, if some of these rows were locked: rows with a stamp between these numbers."""
+    binding: int = 0
+    """How often the two had been bound anew by then."""
+    taken_ids: set[str] = field(default_factory=set)
+    """Ids that tasks have which are not of the ledger."""
+
+    @property
+    def place(self) -> tuple[int, bool, int]:
+        """What a batch compares: it was read a moment before."""
+        return self.number, self.is_bound, self.binding
 
 
 @dataclass(slots=True)
@@ -79,6 +103,8 @@ class Model:
     stamp: int = 0
     """The highest that was ever given to a row."""
     begun: bool = False
+    binding: int = 0
+    """How often the two were bound anew."""
     now: int = 0
     """How many scripts have run: each has a time of its own."""
     hidden: dict[str, Row] = field(default_factory=dict)
@@ -90,9 +116,9 @@ class Model:
 
     # The application
 
-    def insert(self, id: str, generation: int, call: str) -> None:
+    def insert(self, id: str, generation: int, call: str, *, is_far: bool = False) -> None:
         """A new row, also of an id whose row was deleted. When that is decides its generation."""
-        self.rows[id] = Row(generation, call=call)
+        self.rows[id] = Row(generation, call=call, is_far=is_far, was_far=is_far)
 
     def replace(self, id: str, generation: int, call: str) -> None:
         """A new task in the place of another."""
@@ -100,6 +126,7 @@ class Model:
         assert generation > row.generation
         row.generation, row.call, row.is_moved = generation, call, True
         row.is_cancelled, row.status = False, WAITING
+        row.is_far = row.was_far = False
         self._wish(row)
 
     def _wish(self, row: Row) -> None:
@@ -112,11 +139,16 @@ class Model:
             self._wish(self.rows[id])
         return int(is_open)
 
-    def move(self, id: str) -> int:
+    def move(self, id: str, *, is_far: bool = False) -> int:
+        row = self.rows[id]
         if is_open := self._is_open(id):
-            self.rows[id].is_moved = True
-            self._wish(self.rows[id])
+            row.is_moved, row.is_far, row.was_far = True, is_far, is_far
+            self._wish(row)
         return int(is_open)
+
+    def come_near(self, id: str) -> None:
+        """So much time has passed."""
+        self.rows[id].is_far = False
 
     def erase(self, id: str, erased: str) -> int:
         row = self.rows[id]
@@ -149,15 +181,42 @@ class Model:
     def prune(self, id: str) -> None:
         del self.rows[id]
 
+    def note_met(self, id: str) -> None:
+        """A listener met a task whose row wants something else."""
+        if (row := self.rows.get(id)) and row.stamp == 0:
+            row.stamp = 1
+
+    def ask_again(self) -> None:
+        """Rows that wait for their ids are relayed again."""
+        for row in self.rows.values():
+            if row.todo == TAKEN:
+                row.todo = RELAY
+
+    def rebind(self) -> None:
+        """`ledger rebuild`: all but what is kept back is relayed again."""
+        assert self.taken >= self.redis.number
+        self.begun = True
+        self.taken = self.taken + 1
+        self.binding += 1
+        self.redis.number, self.redis.is_bound, self.redis.binding = 0, True, self.binding
+        self.redis.unmarked = None
+        for row in self.rows.values():
+            if row.stamp or not row.is_far or row.is_cancelled or row.status != WAITING:
+                row.todo = REBUILD
+
     # Redis, whatever the ledger does
 
     def mark(self, id: str) -> None:
         self.redis.dirty[id] = self.now
 
-    def claim(self, ids: Iterable[str], token: str, gate: int) -> None:
-        """A listener took these. Raises AssertionError if none may, or more could."""
+    def claim(
+        self, ids: Iterable[str], token: str, gate: int, *, far: Collection[str] = ()
+    ) -> None:
+        """A listener took these. Raises AssertionError if none may, or more could; `far` are not
+        due for hours."""
         waiting = {id for id, record in self.redis.records.items() if record.state == "pending"}
         found = set(ids)
+        waiting -= set(far)
         assert found <= waiting, f"{found - waiting} cannot be claimed"
         if self.redis.number < gate:
             assert not found, f"{found} claimed below pass {gate}"
@@ -289,8 +348,8 @@ class Model:
         """From rows to Redis."""
         self.begun = True
         taken, stamp = self.taken, self.stamp
-        waits = any(row.todo for row in self.rows.values())
-        seen, was_bound = self.redis.number, self.redis.is_bound
+        waits = any(row.waits for row in self.rows.values())
+        seen, place = self.redis.number, self.redis.place
         unmarked = left = self.redis.unmarked
         yield "read"
         if not waits and seen >= stamp and not unmarked:
@@ -307,16 +366,19 @@ class Model:
         page = {id: replace(self.rows[id]) for id in self.page}
         self._check(page)
         yield "number taken"
-        if (self.redis.number, self.redis.is_bound) != (seen, was_bound):
+        if self.redis.place != place:
             yield "carried"
             return
         self.now += 1
+        taken_ids = self.redis.taken_ids & page.keys()
         for id, row in page.items():
-            self._land(id, row)
+            if id not in taken_ids:
+                self._land(id, row)
         self.redis.number, self.redis.is_bound, self.redis.unmarked = number, True, left
+        self.redis.binding = self.binding
         yield "carried"
         if self.taken == number:
-            self._conclude(page, number)
+            self._conclude(page, number, taken_ids)
         yield "stamped"
 
     def _check(self, page: Mapping[str, Row]) -> None:
@@ -330,16 +392,22 @@ class Model:
             return row.todo, row.todo == REBUILD and is_to_run
 
         there = self.rows.keys() - page.keys() - self.locked
-        left = [self.rows[id] for id in there if self.rows[id].todo]
-        assert all(row.todo for row in page.values())
+        left = [self.rows[id] for id in there if self.rows[id].waits]
+        assert all(row.waits for row in page.values())
         if page and left:
             assert max(map(place, page.values())) <= min(map(place, left)), "the wrong page"
 
-    def _conclude(self, page: Mapping[str, Row], number: int) -> None:
+    def _conclude(self, page: Mapping[str, Row], number: int, taken_ids: Collection[str]) -> None:
         for id, then in page.items():
             row = self.rows.get(id) if id not in self.locked else None
-            if row and _life(row) == _life(then) and row.status == then.status:
-                row.todo, row.stamp, row.is_moved = NOTHING, number, False
+            if row is None or _life(row) != _life(then) or row.status != then.status:
+                continue
+            if id in taken_ids and then.was_far and then.stamp == 0:
+                row.todo = TAKEN if row.todo in {RELAY, REBUILD} else row.todo
+                continue
+            row.todo, row.stamp, row.is_moved = NOTHING, number, False
+            if id in taken_ids:
+                row.status = FAILED
         if page:
             self.stamp = number
 
@@ -439,7 +507,7 @@ class Model:
         """From Redis to rows."""
         self.begun = True
         taken, stamp = self.taken, self.stamp
-        seen = self.redis.number
+        seen, binding = self.redis.number, self.binding
         has_dirty = bool(self.redis.dirty)
         yield "read"
         if seen < stamp or not has_dirty:
@@ -447,7 +515,7 @@ class Model:
         found = {id: self.redis.dirty[id] for id in self.page}
         assert found.keys() <= self.redis.dirty.keys()
         records = {id: deepcopy(self.redis.records.get(id)) for id in found}
-        is_same = (self.redis.number, self.redis.is_bound) == (seen, True)
+        is_same = self.redis.place == (seen, True, binding)
         yield "dirty read"
         if not is_same or not found:
             return
@@ -458,7 +526,7 @@ class Model:
         yield "written"
         if number is None:
             return
-        self._forget_dirty(found, again, seen, number)
+        self._forget_dirty(found, again, (seen, True, binding), number)
         yield "forgotten"
 
     def _learn(self, records: Mapping[str, Record | None], number: int) -> None:
@@ -485,10 +553,14 @@ class Model:
         row.is_moved = row.is_moved and status != WAITING
 
     def _forget_dirty(
-        self, found: Mapping[str, int], again: Collection[str], seen: int, number: int
+        self,
+        found: Mapping[str, int],
+        again: Collection[str],
+        place: tuple[int, bool, int],
+        number: int,
     ) -> None:
         redis = self.redis
-        if (redis.number, redis.is_bound) != (seen, True):
+        if redis.place != place:
             return
         if any(redis.dirty.get(id, -1) < since for id, since in found.items()):
             return

@@ -7,10 +7,11 @@ from unittest.mock import patch
 
 from sqlalchemy import Connection
 
-from expirebridge.ledger import relay_store, row_results
+from expirebridge.ledger import relay, relay_store, row_results, sql_tables
 from expirebridge.ledger.lost_rows import LostRows
 from expirebridge.ledger.relay_statements import RelayState, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.rows import LARGEST_TIME
 from expirebridge.store import script_loader
 
 KEPT_ANEW = "  if began_anew and not is_new then return KEPT end\n"
@@ -68,6 +69,13 @@ IN_LUA = {
 """The script, what stands there, and what stands there without the rule."""
 
 
+PLANNED = {
+    "stamped": ("OR (stamp > 0 AND todo = 1) ", ""),
+    "cancelled": ("wanted = 'cancelled' OR ", ""),
+}
+"""What stands in the column `planned` of tables that are created meanwhile, and what instead."""
+
+
 @contextmanager
 def planted(rule: str) -> Iterator[None]:
     """While the block runs, the protocol lacks this rule; what the world obeys, it knows itself."""
@@ -88,6 +96,20 @@ def planted(rule: str) -> Iterator[None]:
             yield
     elif rule == "unmarked":
         with patch.object(LostRows, "mark", _marks_and_forgets):
+            yield
+    elif rule in PLANNED:
+        right, wrong = PLANNED[rule]
+        assert right in sql_tables._PLANNED
+        with patch.object(sql_tables, "_PLANNED", sql_tables._PLANNED.replace(right, wrong)):
+            yield
+    elif rule == "near":
+        with patch.object(relay_store, "horizon_ms", lambda _: LARGEST_TIME):
+            yield
+    elif rule == "waits for its id":
+        with patch.object(relay, "is_kept_back", lambda *_: False):
+            yield
+    elif rule == "rebound":
+        with patch.object(RelayStore, "rebind", _rebound_with_what_is_kept_back):
             yield
     elif rule == "completed":
         with patch.object(relay_store, "what_comes_of", _leaving_what_differs):
@@ -121,6 +143,12 @@ def _marks_and_forgets(self: LostRows, *lost: Any) -> None:
     _MARK_LOST(self, *lost)
 
 
+def _rebound_with_what_is_kept_back(self: RelayStore, *binding: Any, above: int) -> None:
+    """What Redis never had is lost, too."""
+    with patch.object(self, "horizon", None):
+        _REBIND(self, *binding, above=above)
+
+
 def _leaving_what_differs(row: Any, change: StatusUpdate) -> str:
     """A row that has ended otherwise than its task stays so."""
     found = _WHAT_COMES_OF(row, change)
@@ -135,3 +163,4 @@ def _written_whatever_it_wants(row: Any, change: StatusUpdate) -> str:
 
 _WHAT_COMES_OF = row_results.what_comes_of
 _MARK_LOST = LostRows.mark
+_REBIND = RelayStore.rebind

@@ -6,9 +6,9 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, MetaData, create_engine
 
-from expirebridge.ledger import Tables, lost_rows
+from expirebridge.ledger import Tables, lost_rows, tables
 from expirebridge.ledger import calls as ledger_calls
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.rows import Status
@@ -22,7 +22,7 @@ from tests.kit.servers import PART
 from tests.kit.steps import settle
 from tests.ledger.model import Model
 from tests.ledger.planted import planted
-from tests.ledger.world import World
+from tests.ledger.world import HORIZON, World
 
 STEPS = 250
 CAUGHT = {"cas": 6, "fence": 73, "gate": 0, "mark": 2, "tombstone": 15}
@@ -33,6 +33,10 @@ ASKED = {
     "one run": 14, "write-back": 2, "completed": 7,
 }  # fmt: skip
 """The same of histories in which nothing is lost: the first of a dozen that differs."""
+AT_THE_HORIZON = {
+    "near": 0, "stamped": 1, "cancelled": 0, "rebound": 0,
+}  # fmt: skip
+"""The same of histories with a horizon."""
 
 
 EARLY = {"early over a record": 0, "early after a loss": 2}
@@ -60,12 +64,14 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lost_rows, name, 0)
 
 
-def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> LedgerHarness:
+def emptied(
+    engine: Engine, made: Tables, store: Store, client: redis.Redis, horizon: float | None = None
+) -> LedgerHarness:
     client.flushall()
     with engine.begin() as connection:
         connection.execute(made.task.delete())
         connection.execute(made.passes.delete())
-    return LedgerHarness(engine, made, store)
+    return LedgerHarness(engine, made, store, horizon=horizon)
 
 
 @pytest.mark.usefixtures("few_rows")
@@ -148,6 +154,52 @@ def test_without_a_rule_about_early_sends_a_history_differs_from_the_model(
     assert live() == []
     with planted(rule):
         assert live() != []
+
+
+@pytest.mark.usefixtures("few_rows")
+@settings(
+    max_examples=1 if PART == "quick" else 4, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    print_blob=False,
+)  # fmt: skip
+@given(seed=st.integers(0, 2**32), is_calm=st.booleans())
+def test_what_is_kept_back_comes_in_time(
+    memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int, is_calm: bool
+) -> None:
+    harness = emptied(memory, made, store, client, HORIZON)
+    assert World(harness, client, seed, model=Model(), is_calm=is_calm).live(STEPS) == []
+
+
+@pytest.mark.rest
+@pytest.mark.usefixtures("few_rows")
+def test_what_is_kept_back_comes_in_time_with_each_database(
+    engine: Engine, made: Tables, store: Store, client: redis.Redis
+) -> None:
+    harness = LedgerHarness(engine, made, store, horizon=HORIZON)
+    assert World(harness, client, 5, model=Model()).live(120) == []
+
+
+@pytest.mark.rest
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("rule", AT_THE_HORIZON)
+def test_without_a_rule_of_the_horizon_a_history_differs_from_the_model(
+    store: Store, client: redis.Redis, rule: str
+) -> None:
+    def live(*out: str) -> list[str]:
+        made, memory = tables(MetaData()), create_engine("sqlite://")
+        with memory.begin() as connection:
+            create(connection, made)
+        harness = emptied(memory, made, store, client, HORIZON)
+        try:
+            return World(harness, client, AT_THE_HORIZON[rule], frozenset(out), Model()).live(STEPS)
+        except AssertionError as differs:
+            return [f"differs: {differs}"]
+        finally:
+            memory.dispose()
+
+    assert live() == []
+    with planted(rule):
+        assert live(rule) != []
 
 
 @pytest.fixture

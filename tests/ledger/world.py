@@ -8,12 +8,13 @@ and numbers are compared after each act.
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
@@ -31,6 +32,7 @@ from expirebridge.task import keys
 from expirebridge.task.calls import claiming, producing, reconciling
 from expirebridge.task.calls.call import When
 from expirebridge.task.calls.claiming import Settlement
+from expirebridge.task.calls.producing import NewTask
 from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.ledgers import LedgerHarness, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
@@ -38,6 +40,7 @@ from tests.ledger.model import STATUS, Model, Redis, Steps
 SETTINGS = Settings()
 PREFIX = "expirebridge"
 KEPT = 40
+HORIZON, NEAR, FAR = 7200.0, "1h", "5h"
 FEW = 3
 """Tasks that are asked much of at once."""
 HOUR = 3_600_000
@@ -96,7 +99,10 @@ class World:
         self.pages_under_way: dict[int, tuple[str, ...]] = {}
         self.model = model
         self.store = harness.store
-        self.pages = harness.rows = Watched(harness.engine, harness.made, name=harness.name)
+        self.has_horizon = harness.horizon is not None
+        self.pages = harness.rows = Watched(
+            harness.engine, harness.made, name=harness.name, horizon=harness.horizon
+        )
         self.random = random.Random(seed)  # noqa: S311 - to be repeated
         self.ledger = Ledger(tables=harness.made)
         self.sender = self.harness.relay()
@@ -116,6 +122,8 @@ class World:
         """What completed in its transaction: its id and its generation."""
         self.done_known: set[tuple[str, int]] = set()
         self.cancel_known: set[tuple[str, int]] = set()
+        self.moved_there: set[str] = set()
+        """Ids that were given another time in Redis, of which their rows may not know yet."""
         self.cancelled_there: set[str] = set()
         """Ids that were cancelled in Redis."""
         self.bad: list[str] = []
@@ -153,21 +161,21 @@ class World:
 
     # The application
 
-    def insert(self) -> None:
+    def insert(self, *, is_far: bool = False) -> None:
         self.made += 1
-        self._insert(f"t{self.made}")
+        self._insert(f"t{self.made}", is_far=is_far)
 
     def insert_again(self) -> None:
         """A new task has the id of one whose row was deleted."""
         if self.deleted:
             self._insert(self.deleted.pop(self.random.randrange(len(self.deleted))))
 
-    def _insert(self, id: str) -> None:
+    def _insert(self, id: str, *, is_far: bool = False) -> None:
         args = self._args()
         early = {"generation": 1} if "generation" in self.out else {}
-        self.harness.insert(id, params=args, **early)
+        self.harness.insert(id, 5 * HOUR if is_far else 0, params=args, **early)
         if self.model:
-            self.model.insert(id, self.harness.row(id).generation, args)
+            self.model.insert(id, self.harness.row(id).generation, args, is_far=is_far)
 
     def _args(self) -> str:
         return f"[{self.random.randrange(1, 4)}]"
@@ -192,7 +200,9 @@ class World:
             case "cancel":
                 return int(self.ledger.cancel(session, id) is Change.CANCELLED)
             case "reschedule":
-                return self.ledger.reschedule(session, id, "1h")
+                return self.ledger.reschedule(session, id, NEAR)
+            case "put off":
+                return self.ledger.reschedule(session, id, FAR)
             case "erase":
                 return self.ledger.erase(session, id)
         numbers = json.loads(args)
@@ -205,6 +215,8 @@ class World:
                 return model.want_cancel(id)
             case "reschedule":
                 return model.move(id)
+            case "put off":
+                return model.move(id, is_far=True)
             case "erase":
                 return model.erase(id, ERASED)
         model.replace(id, generation, args)
@@ -247,6 +259,70 @@ class World:
 
     def rows(self) -> list[Any]:
         return self.harness.all_rows()
+
+    # The horizon
+
+    def come_near(self) -> None:
+        """Time passes for a task that is due later than the horizon."""
+        if far := [row for row in self.rows() if is_far(row) and row.id not in self.locked]:
+            self._bring_near(self.random.choice(far))
+
+    def _bring_near(self, row: Any) -> None:
+        task, passed = self.harness.made.task.c, 4 * HOUR
+        with self.harness.engine.begin() as connection:
+            connection.execute(
+                update(self.harness.made.task)
+                .where(task.ledger == self.harness.name, task.id == row.id)
+                .values(written=task.written - passed, due=task.due - passed)
+            )
+        if self._of_ledger([row.id.encode()]) and self.client.zscore(f"{PREFIX}:pending", row.id):
+            self._make_due(row.id)
+        if self.model:
+            self.model.come_near(row.id)
+
+    def take_id(self) -> None:
+        """A task that is not of the ledger gets the id of a row that is kept back."""
+        free = [
+            row.id for row in self.rows()
+            if is_kept_back(row) and not self.client.exists(f"{PREFIX}:task:{row.id}")
+        ]  # fmt: skip
+        if free:
+            id, when = self.random.choice(free), When(5 * HOUR, relative=True)
+            task = NewTask(id, False, "return", b"other.task?[]", when, {})
+            self.store.run(producing.make([task]))
+            if self.model:
+                self.model.redis.taken_ids.add(id)
+            self.save()
+
+    def free_id(self) -> None:
+        """Such a task ends."""
+        if foreign := self._foreign():
+            id = self.random.choice(foreign)
+            self.store.run(producing.cancel([id], keep=3600))
+            if self.model:
+                self.model.redis.taken_ids.remove(id)
+            self.save()
+
+    def _foreign(self) -> list[str]:
+        ids = [id.decode() for id in self.client.zrange(f"{PREFIX}:pending", 0, -1)]
+        return [id for id in ids if not self.client.hexists(f"{PREFIX}:task:{id}", "ledger")]
+
+    def ask_again(self) -> None:
+        """A minute is over."""
+        if "ask" in self.out or self.locked:
+            return
+        self.harness.rows.ask_for_ids_again()
+        if self.model:
+            self.model.ask_again()
+
+    def rebind(self) -> None:
+        """`ledger rebuild`. What Redis held before that is of another ledger."""
+        if self.locked:
+            return
+        self.harness.relay().rebind()
+        if self.model:
+            self.model.rebind()
+        self.past = [self.remembered()]
 
     # The relays
 
@@ -366,12 +442,12 @@ class World:
         gate = self._gate(who)
         if gate is None:
             return
-        self._let_time_pass()
+        far = self._let_time_pass()
         token = f"{self.random.getrandbits(60):x}"
         call = claiming.claim(token, SETTINGS, places=1, idle=True, gate=gate)
         tasks = self.store.run(call).tasks
         if self.model:
-            self.model.claim([task.id for task in tasks], token, gate)
+            self.model.claim([task.id for task in tasks], token, gate, far=far)
         for task in tasks:
             life, args = RowVersion.read(task.ledger) or RowVersion(0, 0), task.args.decode()
             self._start(Run(task.id, token, life, args, self.link), who)
@@ -401,11 +477,18 @@ class World:
         self.checked[who] = (self.link, known.number, known.unmarked)
         return known.number
 
-    def _let_time_pass(self) -> None:
-        """What is due later, as what a rebuild put off by a lease, is due now."""
-        for id in self.client.zrangebyscore(f"{PREFIX}:pending", "(2", "+inf"):
-            self._set_score("pending", id)
-            self.client.delete(self._key(id.decode()))
+    def _let_time_pass(self) -> list[str]:
+        """What is due later, as what a rebuild put off by a lease, is due now; returns what is due
+        after the horizon."""
+        pending = f"{PREFIX}:pending"
+        latest = now_ms() + round(HORIZON * 1000) if self.has_horizon else "+inf"
+        for id in self.client.zrangebyscore(pending, "(2", latest):
+            self._make_due(id.decode())
+        return [id.decode() for id in self.client.zrangebyscore(pending, "(2", "+inf")]
+
+    def _make_due(self, id: str) -> None:
+        self._set_score("pending", id.encode())
+        self.client.delete(self._key(id))
 
     def _key(self, id: str) -> str:
         return f"{id}:?{self.client.hget(f'{PREFIX}:task:{id}', 'call').decode()}"
@@ -413,6 +496,13 @@ class World:
     def _start(self, run: Run, who: int) -> None:
         row = self.harness.row(run.id)
         outcome = self._verdict(run, who)
+        if outcome == "later" and self.has_horizon and "met" not in self.out:
+            self.harness.rows.note_met([run.id])
+            if self.model and run.id not in self.locked:
+                self.model.note_met(run.id)
+        changed = self.harness.row(run.id) if outcome == "later" and self.has_horizon else None
+        if changed and run.id not in self.locked and is_kept_back(changed):
+            self.bad.append(f"{run.id} is put off again and again until its row comes near")
         if outcome != "runs":
             return self._settle(run, "released" if outcome == "later" else outcome)
         self._look_at_start(run, row)
@@ -458,6 +548,8 @@ class World:
             self.bad.append(f"{run.id} runs although its row has ended")
         if row and row.revision != run.version.revision:
             self.bad.append(f"{run.id} runs although its row wants something else")
+        if row and self.has_horizon and is_far(row) and row.id not in self.moved_there:
+            self.bad.append(f"{run.id} runs hours before its time")
 
     def _settle(self, run: Run, outcome: str) -> None:
         self.store.run(claiming.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
@@ -543,7 +635,7 @@ class World:
     def use_redis(self) -> None:
         """A call of a Bridge, or a raw command, about any task that is there."""
         places = {
-            state: self.client.zrange(f"{PREFIX}:{state}", 0, -1)
+            state: self._of_ledger(self.client.zrange(f"{PREFIX}:{state}", 0, -1))
             for state in ("pending", "running", *FINISHED)
         }
         if states := [state for state, ids in places.items() if ids]:
@@ -552,8 +644,14 @@ class World:
             acts = [self._set_timer, self._run_now] if state in FINISHED else [
                 self._set_timer, self._reschedule, self._cancel, self._delete
             ]  # fmt: skip
+            self.moved_there.add(id)
             self.random.choice(acts)(id, state)
             self.save()
+
+    def _of_ledger(self, ids: list[bytes]) -> list[bytes]:
+        if not self.has_horizon:
+            return ids
+        return [id for id in ids if self.client.hexists(f"{PREFIX}:task:{id.decode()}", "ledger")]
 
     def _run_now(self, id: str, _: str) -> None:
         if self.store.run(producing.run_now(id)) is Change.DUE_NOW and self.model:
@@ -647,10 +745,19 @@ class World:
             (self.fail, 1), (self.complete, 2), (self.stall, 0.5),
         ]  # fmt: skip
 
+    def _acts_at_the_horizon(self) -> list[tuple[Callable[[], object], float]]:
+        return [
+            (lambda: self.insert(is_far=True), 3), (lambda: self.wish("put off"), 2),
+            (self.come_near, 2), (self.take_id, 0.7), (self.free_id, 0.7), (self.ask_again, 0.7),
+            (self.rebind, 0.2),
+        ]  # fmt: skip
+
     def step(self) -> None:
         acts = self._calm_acts() if self.is_calm else self._acts()
         if self.sends_early:
             acts = [*acts, (self.send_early, 12), (self.hide, 1), (self.show, 1)]
+        if self.has_horizon:
+            acts += self._acts_at_the_horizon()
         [act] = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
         act()
 
@@ -660,6 +767,7 @@ class World:
             self.show()
         rows = self.rows()
         for _ in range(rounds):
+            self._let_years_pass()
             for _ in range(14):
                 next(self.relays[0])
                 next(self.relays[1])
@@ -686,10 +794,20 @@ class World:
                 self.bad.append(f"{row.id} cancelled by nobody")
             self._look_at_rest(row)
 
+    def _let_years_pass(self) -> None:
+        """Nothing is far any more, and no other task has an id of the ledger."""
+        if self.has_horizon:
+            for row in self.rows():
+                if is_far(row):
+                    self._bring_near(row)
+            while self._foreign():
+                self.free_id()
+            self.ask_again()
+
     def _look_at_rest(self, row: Any) -> None:
         """Row and record agree, unless the record is forgotten."""
         record = self.client.hgetall(f"{PREFIX}:task:{row.id}")
-        if not record:
+        if not record or b"ledger" not in record:
             return
         state, args = record.get(b"state", b"pending"), record[b"call"].partition(b"?")[2]
         is_same = (
@@ -717,10 +835,22 @@ class World:
 
     # The model
 
+    def _look_at_what_is_kept_back(self) -> None:
+        """Redis does not have it, unless a batch was cut off before it was put off."""
+        for row in self.rows():
+            version = self.client.hget(f"{PREFIX}:task:{row.id}", "ledger")
+            if is_kept_back(row) and version == f"{row.generation} {row.revision}".encode():
+                self.bad.append(f"{row.id} is in Redis, although it is kept back")
+
     def compare(self) -> None:
         """Fail unless rows, records and numbers are what the model says."""
+        if self.has_horizon:
+            self._look_at_what_is_kept_back()
         if (model := self.model) is None:
             return
+        if self.has_horizon:
+            kept_back = {row.id for row in self.rows() if is_kept_back(row)}
+            assert kept_back == {id for id, row in model.rows.items() if row.is_kept_back}
         rows = {
             row.id: (row.generation, row.revision, row.wanted == "cancelled", row.status, row.todo,
                      row.stamp, row.params, row.due is None) for row in self.rows()
@@ -771,4 +901,23 @@ class World:
                 early is not None,
             )
             for name, (life, state, call, early) in zip(names, found, strict=True)
+            if life is not None  # it is not of the ledger
         }
+
+
+def now_ms() -> int:
+    """The time of both, which are on this machine."""
+    return time.time_ns() // 1_000_000
+
+
+def is_far(row: Any) -> bool:
+    """Whether a row asks for a time after the horizon."""
+    if row.status != Status.WAITING:
+        return False
+    planned = row.written + row.delay_ms if row.due is None else row.due
+    return bool(planned > now_ms() + HORIZON * 1000)
+
+
+def is_kept_back(row: Any) -> bool:
+    """Whether the relay leaves a row alone, by the column that SQL computes."""
+    return bool(row.todo == SyncState.RELAY and row.planned > now_ms() + HORIZON * 1000)
