@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parent / "results.json"
 MEASUREMENTS = ("schedule_rate", "memory", "lateness", "lateness_pending", "burst", "crash",
                 "listeners", "shares", "cores", "idle", "keepalive", "scripts",
                 "fleet", "two_workers", "server_restart", "series", "recurring", "inserts",
-                "commit_lag", "commit_crash", "ledger_pass", "ledger_idle",
+                "commit_lag", "commit_crash", "ledger_pass", "ledger_ahead", "ledger_idle",
                 "unledgered")  # fmt: skip
 
 

@@ -16,7 +16,7 @@
 # concurrency = "100 by default: coroutines"
 # settings = "defaults, with the extra `fast` (hiredis); the producer has a Session of SQLAlchemy"
 # redelivery = 10 # the lease
-# only = ["inserts", "commit_lag", "commit_crash", "ledger_pass", "ledger_idle"]
+# only = ["inserts", "commit_lag", "commit_crash", "ledger_pass", "ledger_ahead", "ledger_idle"]
 # because = "it is compared where tasks belong to a transaction"
 # documentation = ["docs/reference/ledger.md"]
 # ///
