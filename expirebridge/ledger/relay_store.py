@@ -298,8 +298,8 @@ class RelayStore:
                 same = {**self._own, "b_number": number}
                 done = [same | stamped(each) for each in written if not each.waits]
                 refused = write(connection, self._statements.finish, done)
-                waiting = [self._ledgers | waiting(each) for each in written if each.waits]
-                refused |= write(connection, self._statements.wait_for_id, waiting)
+                for_ids = [self._ledgers | waiting(each) for each in written if each.waits]
+                refused |= write(connection, self._statements.wait_for_id, for_ids)
                 self._note_refused(refused)
                 return WrittenRows(number, self._locked(connection, ids, free), refused)
 
