@@ -70,7 +70,7 @@ class SyncState(IntEnum):
 
     NOTHING = 0
     RELAY = 1  # the row is new, or the application changed it
-    REBUILD = 2  # Redis lost it; no task of the ledger is claimed meanwhile
+    REBUILD = 2  # Redis lost it; its task does not run meanwhile
     TAKEN = 3  # it came near, and another task has its id: tried again each minute
 
 

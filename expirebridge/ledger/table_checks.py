@@ -131,7 +131,7 @@ def _findings(figures: LedgerFigures, max_overdue: float) -> list[Finding]:
             warning(
                 "ledger",
                 f"Redis has lost something: {_count(figures.to_rebuild)} to be carried again, and "
-                "no task of the ledger is claimed meanwhile",
+                "until then their tasks wait; all of the ledger do while these are many",
                 _LISTEN,
             )
         )
