@@ -109,8 +109,9 @@ def test_a_task_is_committed_with_the_transaction(
         '{"tags":["shop"],"retry":"[15.0,60.0]","timeout":30.0,"misfire":"[\\"skip\\",300.0]"}'
     )
     assert task == LedgerTask(
-        id=task.id, func="orders.rate", args=[17, "ä"], ext="order-17", outcome=Outcome.CREATED
-    )
+        id=task.id, func="orders.rate", args=[17, "ä"], ext="order-17", tags=("shop",),
+        outcome=Outcome.CREATED,
+    )  # fmt: skip
 
 
 def test_a_signal_is_committed_with_the_transaction(

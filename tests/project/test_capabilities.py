@@ -107,11 +107,12 @@ ON_OCCASIONS = {
         "groups",
         "keys",
         "arguments",
+        "horizon",
         "move",
     ],
     Occasion.PROBE: ["write-back"],
     Occasion.PRESENT: ["move"],
-    Occasion.COURSE: ["functions", "arguments"],
+    Occasion.COURSE: ["functions", "arguments", "horizon"],
 }
 """The order of the report."""
 

@@ -53,6 +53,7 @@ OF_SETTINGS: dict[str, tuple[str, Any]] = {
     "ledger": ("sqlite:///a.db", "sqlite:///a.db"),
     "ledger_name": ("shop", "shop"),
     "ledger_keep": ("7d", 7 * 86400.0),
+    "ledger_horizon": ("1d", 86400.0),
     "tasks": ("jobs", Path("jobs")),
     "app_dir": ("/srv", Path("/srv")),
     "only_marked": ("yes", True),
