@@ -236,6 +236,7 @@ class Relay:
         results = self._apply([row for _, row in sent], state.nonce, checkpoint, page)
         yield "carried"
         if results is None:
+            self._relay_store.page_size.note_interrupted()
             return INTERRUPTED
         done = unsent + [
             self._row_result(page.rows[at], result)
@@ -246,7 +247,9 @@ class Relay:
         written = self._relay_store.finish_batch(page.number, done)
         yield "stamped"
         if written is None:
+            self._relay_store.page_size.note_interrupted()
             return INTERRUPTED
+        self._relay_store.page_size.note_completed()
         self._unwritten_rows.note([row.id for row in page.rows], written)
         left = checkpoint._replace(unmarked=page.unmarked)
         self.latest = _after(state, left, page.number, stamps=bool(page.rows))

@@ -21,11 +21,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from expirebridge.ledger import calls
 from expirebridge.ledger.backlog import horizon_ms
 from expirebridge.ledger.calls import Lost
 from expirebridge.ledger.engine import Transactions, allow_undoing
 from expirebridge.ledger.lost_rows import LostRows
+from expirebridge.ledger.page_size import PageSize
 from expirebridge.ledger.relay_statements import (
     RelayState,
     RowBatch,
@@ -103,6 +103,7 @@ class RelayStore:
         self._met_locked = float("-inf")
         """When a batch last met rows that another transaction had locked, by time.monotonic()."""
         self.lost_rows = LostRows(engine, made, self._own, is_single=layout.count == 1)
+        self.page_size = PageSize()
         self._refused: dict[str, float] = {}
         """Until when rows are left out of pages that the database refuses to write."""
 
@@ -197,14 +198,15 @@ class RelayStore:
         return RowBatch(number, rows, rows[0].now if rows else 0, left)
 
     def _page(self, connection: Connection) -> Sequence[Row[Any]]:
-        limit = {**self._waiting, "b_most": calls.MAX_ROWS}
+        most = self.page_size.rows
+        limit = {**self._waiting, "b_most": most}
         if without := self._refused_lately():
             limit["b_without"] = without
         elif time.monotonic() - self._met_locked > LOCKS_REMEMBERED:
             return connection.execute(self._statements.page, limit).all()
         rows: list[Row[Any]] = []
         for stretch in self._statements.tried_page if without else self._statements.free_page:
-            if left := calls.MAX_ROWS - len(rows):
+            if left := most - len(rows):
                 rows += connection.execute(stretch, limit | {"b_most": left})
         return rows
 

@@ -252,7 +252,7 @@ def outcome_by_row(
     """Return the outcome of a task that must not run, or not now, by its row; None if it may."""
     claimed = attempt.claimed
     decision, reason = decide(record, row, unmarked)
-    if decision in {"later", "undecided"}:
+    if decision in {"later", "undecided", "lost"}:
         return attempt.outcomes.dropped(VERSION_RETRY, reason, began=attempt.began is not None)
     if decision == "runs":
         erased = "its arguments were erased"
@@ -287,7 +287,7 @@ def decide(
     `unmarked` is what the server lost, if not all of these rows are marked.
 
     Returns `runs`; `undecided`, as long as a signal can decide it; `later`, once the relay has
-    brought row and record together; or its final state.
+    brought row and record together; `lost`, likewise, but that is under way; or its final state.
     """
     if row is None:
         return "cancelled", _NO_ROW
@@ -304,7 +304,7 @@ def decide(
     if is_new:
         return "later", "it was changed in the ledger"
     if row.todo == SyncState.REBUILD or (unmarked is not None and unmarked.has(row.stamp)):
-        return "later", "Redis has lost what became of it, and gets that from the ledger first"
+        return "lost", "Redis has lost what became of it, and gets that from the ledger first"
     if row.is_open:
         return "undecided", "another transaction has locked its row, and may signal it"
     return "runs", ""

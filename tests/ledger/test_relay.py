@@ -49,6 +49,31 @@ def test_a_row_becomes_a_task_and_its_end_comes_back(harness: LedgerHarness, sto
     assert number == stamp == seen == harness.row("a").stamp
 
 
+def test_rows_are_carried_although_other_batches_come_before_all_but_small_ones(
+    harness: LedgerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_batch, sizes = harness.rows.begin_batch, list[int]()
+
+    def begin(*args: Any, **more: Any) -> Any:
+        page = begin_batch(*args, **more)
+        sizes.append(len(page.rows) if page else 0)
+        return page
+
+    monkeypatch.setattr(harness.rows, "begin_batch", begin)
+    for n in range(100):
+        harness.insert(f"t{n}", HOUR)
+    relay, interrupted = harness.relay(), 0
+    while any(row.todo for row in harness.all_rows()):
+        assert interrupted < 20
+        steps = relay.carry()
+        while next(steps, "end") not in {"carried", "end"}:
+            pass
+        if sizes[-1] > 20:  # it takes so long that another listener's batch comes before its end
+            harness.rows.fence(0)
+        interrupted += finish(steps) == INTERRUPTED
+    assert interrupted
+
+
 def test_without_a_gate_no_task_of_a_ledger_is_claimed(
     harness: LedgerHarness, store: Store
 ) -> None:
