@@ -10,6 +10,7 @@ from sqlalchemy import Engine, MetaData, create_engine
 
 from expirebridge.ledger import Tables, lost_rows, tables
 from expirebridge.ledger import calls as ledger_calls
+from expirebridge.ledger.page_size import PageSize
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.rows import Status
 from expirebridge.ledger.schema import create
@@ -59,6 +60,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     What was locked is tried again at once.
     """
     monkeypatch.setattr(ledger_calls, "MAX_ROWS", 3)
+    monkeypatch.setattr(PageSize, "note_interrupted", lambda _: None)  # the model's are of one size
     monkeypatch.setattr(ledger_calls, "MAX_STATES", 3)
     for name in ("FEW", "MARK_PAUSE", "MARK_REST"):
         monkeypatch.setattr(lost_rows, name, 0)

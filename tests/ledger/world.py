@@ -504,7 +504,7 @@ class World:
         if changed and run.id not in self.locked and is_kept_back(changed):
             self.bad.append(f"{run.id} is put off again and again until its row comes near")
         if outcome != "runs":
-            return self._settle(run, "released" if outcome == "later" else outcome)
+            return self._settle(run, "released" if outcome in {"later", "lost"} else outcome)
         self._look_at_start(run, row)
         self.running.append(run)
         self.save()
@@ -598,7 +598,7 @@ class World:
             outcome = "runs" if "completed" in self.out else self._verdict(run)
             if outcome == "runs":
                 outcome = self.random.choice(("failed", "retry"))
-            self._settle(run, "released" if outcome == "later" else outcome)
+            self._settle(run, "released" if outcome in {"later", "lost"} else outcome)
 
     def kill(self) -> None:
         if self.running:
