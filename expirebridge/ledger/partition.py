@@ -161,9 +161,18 @@ class LedgerEngine:
 
     def close(self) -> None:
         """Close the connections to the database; one in use ends with its call, or the process."""
-        for pool in (self._early_sender, self._waiters):
-            pool.close(_nothing)
-        self._relays.close(self.engine.dispose)
+        pools = (self._early_sender, self._waiters, self._relays)
+        using, lock = set(pools), threading.Lock()
+
+        def end(pool: DaemonPool) -> None:
+            with lock:
+                using.discard(pool)
+                is_last = not using
+            if is_last:  # what is given back after this would stay open
+                self.engine.dispose()
+
+        for pool in pools:
+            pool.close(partial(end, pool))
 
 
 class LedgerPartition:
@@ -442,7 +451,3 @@ class LedgerPartition:
 
 def _itself(store: Store) -> Store:
     return store
-
-
-def _nothing() -> None:
-    pass

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -131,6 +132,13 @@ async def until(holds: Any) -> None:
     async with asyncio.timeout(PATIENCE):
         while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
             await asyncio.sleep(0.02)
+
+
+def wait_for_threads() -> None:
+    """Wait until those have ended in which listeners wait for their ledgers."""
+    for thread in threading.enumerate():
+        if thread.name == "expirebridge-ledger":
+            thread.join(PATIENCE)
 
 
 Snapshot = dict[bytes, tuple[int, bytes]]

@@ -1,6 +1,5 @@
 """Fixtures: a real database of each kind, with the ledger's tables."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,11 +12,7 @@ from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.databases import Database
-from tests.kit.ledgers import LedgerHarness
-from tests.kit.patience import PATIENCE
-
-THREADS = "expirebridge-ledger"
-"""The name of the threads in which a listener waits for its ledger."""
+from tests.kit.ledgers import LedgerHarness, wait_for_threads
 
 
 @pytest.fixture
@@ -44,9 +39,7 @@ def shared_engine(shared_database: Database, made: Tables) -> Iterator[Engine]:
 @pytest.fixture
 def engine(shared_engine: Engine, made: Tables) -> Engine:
     """The engine of an application; the ledger's tables are there, and empty."""
-    for thread in threading.enumerate():
-        if thread.name == THREADS:  # of a listener of the test before, which ended without it
-            thread.join(PATIENCE)
+    wait_for_threads()  # of a listener of the test before, which ended without them
     with shared_engine.begin() as connection:
         connection.execute(made.task.delete())
         connection.execute(made.passes.delete())

@@ -1,15 +1,22 @@
 """The connections of a listener to its ledger's database."""
 
+import asyncio
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from expirebridge.ledger import engine as engines
 from expirebridge.ledger.engine import RelayTransactions, check_after_idling, engine_of
+from expirebridge.ledger.partition import LedgerEngine
+from expirebridge.settings import Settings
 from tests.kit.databases import POSTGRESQL, SQLITE
+from tests.kit.ledgers import wait_for_threads
+from tests.kit.patience import PATIENCE
 
 
 @pytest.fixture
@@ -75,3 +82,30 @@ def test_what_only_reads_leaves_no_transaction_open(
         assert state(connection) == "IDLE"
     with transactions.begin() as connection:
         assert state(connection) == "INTRANS"
+
+
+@pytest.mark.parametrize("way", ["begin", "ask", "send_early"])
+async def test_connections_are_closed_after_the_last_call_that_uses_one(
+    way: str, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "CLOSING", 0.0)
+    ledger_engine, counts = LedgerEngine(with_ledger), Counter[str]()
+    for name in ("connect", "close"):
+        event.listen(ledger_engine.engine, name, lambda *_, name=name: counts.update([name]))
+    begun, may_end = threading.Event(), threading.Event()
+
+    def call() -> None:
+        with ledger_engine.transactions.connect():
+            begun.set()
+            may_end.wait(PATIENCE)
+
+    for other in ("begin", "ask", "send_early"):  # each has a thread
+        await getattr(ledger_engine, other)(lambda: None)
+    under_way = getattr(ledger_engine, way)(call)
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    ledger_engine.close()
+    assert counts["close"] == 0
+    may_end.set()
+    await under_way
+    await asyncio.to_thread(wait_for_threads)
+    assert counts == {"connect": 1, "close": 1}
