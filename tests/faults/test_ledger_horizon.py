@@ -179,10 +179,13 @@ CASES = [(act, name) for act in FAULTS for name in NAMES if ROUNDS > 1 or (act, 
 def ahead_of(trade: Trade) -> Iterator[Ahead]:
     """Tasks are made ahead while the block runs, and brought near when it ends."""
     seed = now()
-    with Ahead(trade, random.Random(seed)) as ahead:  # noqa: S311 - for a test
-        yield ahead
-    ahead.bring_all_near()
-    ahead.close()
+    ahead = Ahead(trade, random.Random(seed))  # noqa: S311 - for a test
+    try:
+        with ahead:
+            yield ahead
+        ahead.bring_all_near()
+    finally:
+        ahead.close()
     assert ahead.crossed, seed
     assert ahead.aged, seed
 
