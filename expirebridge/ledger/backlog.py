@@ -52,18 +52,8 @@ class BacklogQuery:
     ) -> Select[Any]:
         """So many rows of one stretch: those to be relayed at once first, then as they are due."""
         row = self._task.c
-        return (
-            select(*columns)
-            .select_from(self._task)
-            .with_hint(self._task, _FORCE_INDEX, "mysql")
-            .with_hint(self._task, _FORCE_INDEX, "mariadb")
-            .where(
-                row.slot.is_(None) if partition is None else row.slot == partition,
-                *self._stretch(todo),
-            )
-            .order_by(_InIndexOrder(row.slot, row.planned))
-            .limit(most)
-        )
+        rows = self._rows_of(partition, *columns).where(*self._stretch(todo))
+        return rows.order_by(_InIndexOrder(row.slot, row.planned)).limit(most)
 
     def kept_back(
         self, most: ColumnElement[int], *columns: Any, partition: PartitionOfRow,
@@ -72,19 +62,21 @@ class BacklogQuery:
         """So many new rows that are planned after the horizon: the nearest first, or the latest."""
         row = self._task.c
         order = _InReverseOrder if latest else _InIndexOrder
+        rows = self._rows_of(partition, *columns).where(
+            row.ledger == self._ledger, row.todo == constant(SyncState.RELAY),
+            IsInIndex(row.todo), row.planned > self._near(),
+        )  # fmt: skip
+        return rows.order_by(order(row.slot, row.planned)).limit(most)
+
+    def _rows_of(self, partition: PartitionOfRow, *columns: Any) -> Select[Any]:
+        slot = self._task.c.slot
         return (
             select(*columns)
             .select_from(self._task)
             .with_hint(self._task, _FORCE_INDEX, "mysql")
             .with_hint(self._task, _FORCE_INDEX, "mariadb")
-            .where(
-                row.slot.is_(None) if partition is None else row.slot == partition,
-                row.ledger == self._ledger, row.todo == constant(SyncState.RELAY),
-                IsInIndex(row.todo), row.planned > self._near(),
-            )
-            .order_by(order(row.slot, row.planned))
-            .limit(most)
-        )  # fmt: skip
+            .where(slot.is_(None) if partition is None else slot == partition)
+        )
 
     def _stretch(self, todo: SyncState) -> list[ColumnElement[bool]]:
         row = self._task.c

@@ -417,7 +417,7 @@ class LedgerPartition:
     def note_met(self, ids: Collection[str]) -> None:
         """Have rows relayed however late they are due: the server has their tasks."""
         with translated(self._url):
-            self.relay.note_met(ids)
+            self._relay_store.note_met(ids)
 
     def recall(self, ids: Iterable[str]) -> list[str]:
         """Have the waiting ones of these tasks relayed again: the server lost their records.

@@ -193,11 +193,6 @@ class Relay:
         """True if `check` would find nothing and ask neither side."""
         return self._binder.is_checked(state, checkpoint)
 
-    def note_met(self, ids: Collection[str]) -> None:
-        """Have rows relayed whose tasks the server has: none of them is kept back."""
-        if self._settings.ledger_horizon is not None:
-            self._relay_store.note_met(ids)
-
     def is_rebuilding(self, state: RelayState) -> bool:
         """True if rows are to be rebuilt, and not all of them are locked by other transactions."""
         return state.rebuilding and not self._relay_store.lost_rows.is_held_up(0)

@@ -125,7 +125,7 @@ class RowCheck:
             row = await self._read(attempt.claimed.id, record)
             decision, _ = decide(record, row, self._gate.unmarked)
             if decision in {"later", "undecided"}:
-                if decision == "later":
+                if decision == "later" and self._settings.ledger_horizon is not None:
                     await self._partition.run(self._partition.note_met, [attempt.claimed.id])
                 await self._bring_together()
                 row = await self._read(attempt.claimed.id, record)
