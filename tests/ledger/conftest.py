@@ -8,6 +8,7 @@ from sqlalchemy import URL, Engine, MetaData, create_engine
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.ledger import Ledger, Tables, tables
 from expirebridge.ledger.binding import place_of
+from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -69,3 +70,21 @@ def original() -> Iterator[EmbeddedServer]:
     """The Redis of production."""
     with EmbeddedServer() as server:
         yield server
+
+
+@pytest.fixture
+def ledger_engine(with_ledger: Settings) -> Iterator[LedgerEngine]:
+    """What a listener has of the ledger."""
+    ledger_engine = LedgerEngine(with_ledger)
+    yield ledger_engine
+    ledger_engine.close()
+
+
+@pytest.fixture
+def ours(harness: LedgerHarness, ledger_engine: LedgerEngine, store: Store) -> LedgerPartition:
+    """The ledger of a listener that has relayed the row `a`."""
+    ours = ledger_engine.partition(lambda: store)
+    harness.insert("a", 3_600_000)
+    while ours.relay_once():
+        pass
+    return ours

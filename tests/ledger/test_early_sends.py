@@ -36,23 +36,6 @@ HOUR = 3_600_000
 RECORD = "expirebridge:task:b"
 
 
-@pytest.fixture
-def ledger_engine(with_ledger: Settings) -> Iterator[LedgerEngine]:
-    ledger_engine = LedgerEngine(with_ledger)
-    yield ledger_engine
-    ledger_engine.close()
-
-
-@pytest.fixture
-def ours(harness: LedgerHarness, ledger_engine: LedgerEngine, store: Store) -> LedgerPartition:
-    """The ledger of a listener that has relayed the row `a`."""
-    ours = ledger_engine.partition(lambda: store)
-    harness.insert("a", HOUR)
-    while ours.relay_once():
-        pass
-    return ours
-
-
 def test_a_new_row_is_there_before_its_batch_and_stays_as_it_is(
     harness: LedgerHarness, ours: LedgerPartition, store: Store, client: redis.Redis
 ) -> None:

@@ -13,7 +13,6 @@ from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.rows import Status, SyncState
 from expirebridge.ledger.sql_tables import Tables
-from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import producing
 from tests.kit.ledgers import LedgerHarness, restore, snapshot
@@ -21,23 +20,6 @@ from tests.kit.steps import state_of
 from tests.ledger.plans import noted
 
 HOUR = 3_600_000
-
-
-@pytest.fixture
-def ledger_engine(with_ledger: Settings) -> Iterator[LedgerEngine]:
-    ledger_engine = LedgerEngine(with_ledger)
-    yield ledger_engine
-    ledger_engine.close()
-
-
-@pytest.fixture
-def ours(harness: LedgerHarness, ledger_engine: LedgerEngine, store: Store) -> LedgerPartition:
-    """The relay of a listener that has relayed the row `a`."""
-    ours = ledger_engine.partition(lambda: store)
-    harness.insert("a", HOUR)
-    while ours.relay_once():
-        pass
-    return ours
 
 
 def test_rows_are_read_once(
