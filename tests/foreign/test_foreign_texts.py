@@ -5,6 +5,7 @@ the machine nor what else it does matters to the ratio of two.
 """
 
 from itertools import cycle
+from statistics import median
 
 import pytest
 import redis
@@ -16,8 +17,9 @@ from tests.kit.foreign_texts import FUNCTIONS, MOVING, RECIPES, Arguments, Recip
 from tests.kit.lua import NAMES
 from tests.kit.steps import PREFIX
 
-LENGTHS = (50_000, 100_000)
-MOST_FOR_TWICE = 3
+LENGTHS = (25_000, 100_000)
+MOST_FOR_FOUR_TIMES = 8
+"""Between what reads a text once, 4, and what reads it from each of its places, 16."""
 NOTHING = 0.02
 """Seconds below which a ratio says nothing. To read a text from each of its places takes more."""
 SOME_SHAPES = ("a line and a short one", "digits and a letter", "a path")
@@ -68,29 +70,34 @@ def measure(client: redis.Redis, name: str, shape: str, length: int) -> list[flo
     return took
 
 
-def grows_too_much(less: list[float], more: list[float]) -> list[tuple[float, float]]:
+def grows_too_much(measured: dict[int, list[list[float]]]) -> list[tuple[float, float]]:
+    """The calls that took too much more for the longer text, by the medians of what is known.
+
+    A least would not do: a kernel that counts time by its ticks counts too little as well.
+    """
+    less, more = ([median(call) for call in zip(*took, strict=True)] for took in measured.values())
     return [
-        (one, twice)
-        for one, twice in zip(less, more, strict=True)
-        if twice > NOTHING and twice > MOST_FOR_TWICE * one
+        (one, four)
+        for one, four in zip(less, more, strict=True)
+        if four > NOTHING and four > MOST_FOR_FOUR_TIMES * one
     ]
 
 
 def check_growth(client: redis.Redis, name: str, shape: str) -> None:
-    measured = {length: measure(client, name, shape, length) for length in LENGTHS}
+    measured = {length: [measure(client, name, shape, length)] for length in LENGTHS}
     # What is measured once may have met a page fault, or the collector of garbage.
-    for _ in range(5):
-        if not grows_too_much(*measured.values()):
+    for _ in range(10):
+        if not grows_too_much(measured):
             return
-        for length, known in measured.items():
-            measured[length] = list(map(min, known, measure(client, name, shape, length)))
-    grown = grows_too_much(*measured.values())
+        for length, took in measured.items():
+            took.append(measure(client, name, shape, length))
+    grown = grows_too_much(measured)
     assert not grown, f"{name} with {shape}: {grown} s for {LENGTHS} bytes"
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("name", CALLED)
-def test_twice_the_text_takes_a_script_no_more_than_about_twice_as_long(
+def test_four_times_the_text_takes_a_script_about_four_times_as_long(
     client: redis.Redis, name: str
 ) -> None:
     for shape in SOME_SHAPES:
