@@ -12,7 +12,6 @@
 -- include format
 -- include features
 -- include clock
--- include lane_keys
 
 local fingerprint = ARGV[2]
 
@@ -20,8 +19,8 @@ if fingerprint == '' and not uses.limits then return 1 end
 if fingerprint ~= '' and partitions > 1 then
   return redis.error_reply('EXPIREBRIDGE_LIMITS ' .. partitions)
 end
-if type(redis.pcall('HLEN', limits_key())) ~= 'number' then
-  redis.call('RENAME', limits_key(), broken_key('limits'))
+if type(redis.pcall('HLEN', own_key('limits'))) ~= 'number' then
+  redis.call('RENAME', own_key('limits'), broken_key('limits'))
 end
 note_feature('limits')
 
@@ -29,10 +28,10 @@ note_feature('limits')
 
 -- The limits that functions have, as a set.
 local function limits_in_use()
-  local used, fields = {}, redis.call('HGETALL', limits_key())
+  local used, fields = {}, redis.call('HGETALL', own_key('limits'))
   for i = 1, #fields, 2 do
     if string.sub(fields[i], 1, 2) == 'f ' then
-      for _, limit in ipairs(read_json(limits_key(), fields[i]) or {}) do
+      for _, limit in ipairs(read_json(own_key('limits'), fields[i]) or {}) do
         -- Another client may have written anything; what this listener declares replaces it.
         if type(limit) == 'table' and type(limit[1]) == 'string' then used[limit[1]] = true end
       end
@@ -44,14 +43,14 @@ end
 local before = limits_in_use()
 local changed = false
 for at = 3, #ARGV, 2 do
-  changed = changed or redis.call('HGET', limits_key(), ARGV[at]) ~= ARGV[at + 1]
-  redis.call('HSET', limits_key(), ARGV[at], ARGV[at + 1])
+  changed = changed or redis.call('HGET', own_key('limits'), ARGV[at]) ~= ARGV[at + 1]
+  redis.call('HSET', own_key('limits'), ARGV[at], ARGV[at + 1])
 end
 -- Some lanes may have more slots now: the sweeps go over all of them at once.
-if changed then redis.call('HSET', limits_key(), 'changed', now, 'cursor', '0') end
+if changed then redis.call('HSET', own_key('limits'), 'changed', now, 'cursor', '0') end
 local used = limits_in_use()
 for name in pairs(before) do
-  if not used[name] then redis.call('HSET', limits_key(), 'l ' .. name, '{}') end
+  if not used[name] then redis.call('HSET', own_key('limits'), 'l ' .. name, '{}') end
 end
-if fingerprint ~= '' then redis.call('HSET', limits_key(), 'd ' .. fingerprint, now) end
+if fingerprint ~= '' then redis.call('HSET', own_key('limits'), 'd ' .. fingerprint, now) end
 return 1

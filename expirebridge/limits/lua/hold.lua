@@ -5,11 +5,11 @@
 -- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 the hold as JSON: see holds.lua
 -- returns  1 done, 0 not: it would end in the past
 
+-- include names
 -- include format
 -- include features
 -- include clock
 -- include holds
--- include lane_keys
 
 local ends = end_of_hold(ARGV[3])
 if ends and ends <= now then return 0 end
@@ -17,7 +17,7 @@ note_feature('limits')
 
 -- include limits
 
-change_lane('HSET', holds_key(), ARGV[2], ARGV[3])
+change_lane('HSET', own_key('holds'), ARGV[2], ARGV[3])
 -- It counts for what a release over a time has left.
-redis.pcall('HDEL', limits_key(), 'p ' .. HOLD .. ARGV[2])
+redis.pcall('HDEL', own_key('limits'), 'p ' .. HOLD .. ARGV[2])
 return 1

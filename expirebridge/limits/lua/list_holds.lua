@@ -5,12 +5,13 @@
 -- ARGV     1 database
 -- returns  for each: its field and value in the hash, the ms at which it ends (-1: never), tasks that wait
 
+-- include names
 -- include format
 -- include clock
 -- include holds
 -- include lane_keys
 
-local reply, fields = {}, redis.pcall('HGETALL', holds_key())
+local reply, fields = {}, redis.pcall('HGETALL', own_key('holds'))
 for i = 1, #fields, 2 do
   local ends = end_of_hold(fields[i + 1])
   if not ends or ends > now then

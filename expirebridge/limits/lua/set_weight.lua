@@ -7,18 +7,18 @@
 --
 -- A weight that was set before can be taken back, whatever became of its limit. It counts from the tenant's next turn on.
 
+-- include names
 -- include format
 -- include limits
--- include lane_keys
 
 local DONE, UNKNOWN, UNFAIR = 1, 2, 3
 local field, is_usual = ARGV[2] .. ' ' .. ARGV[3], tonumber(ARGV[4]) == 1
 
-if is_usual and redis.call('HDEL', weights_key(), field) == 1 then return DONE end
-local limit = read_json and read_json(limits_key(), 'l ' .. ARGV[2])
+if is_usual and redis.call('HDEL', own_key('weights'), field) == 1 then return DONE end
+local limit = read_json and read_json(own_key('limits'), 'l ' .. ARGV[2])
 if not limit or not next(limit) then return UNKNOWN end
 if not limit.fair then return UNFAIR end
 if not is_usual then
-  redis.call('HSET', weights_key(), field, ARGV[4])
+  redis.call('HSET', own_key('weights'), field, ARGV[4])
 end
 return DONE

@@ -67,7 +67,7 @@ end
 
 -- True if the database has ordered limits.
 local has_order = false
-for _, limit in ipairs(limit_of and redis.pcall('HGETALL', limits_key()) or {}) do
+for _, limit in ipairs(limit_of and redis.pcall('HGETALL', own_key('limits')) or {}) do
   has_order = has_order or string.find(limit, '"ordered"', 1, true) ~= nil
 end
 
@@ -172,7 +172,7 @@ end
 local function failed_in_lanes()
   local ids = {}
   if not has_order then return ids end
-  local page = change_lane('ZSCAN', lanes_key(), string.format('%.0f', skip), 'COUNT', count)
+  local page = change_lane('ZSCAN', own_key('lanes'), string.format('%.0f', skip), 'COUNT', count)
   reply[3] = page[1] == '0' and -1 or tonumber(page[1])
   for i = 1, #page[2], 2 do
     local limit = limit_of(page[2][i])

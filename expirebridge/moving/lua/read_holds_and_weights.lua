@@ -5,11 +5,11 @@
 -- ARGV     1 database
 -- returns  for each: 'holds' or 'weights', its field and its value
 
+-- include names
 -- include format
--- include lane_keys
 
 local reply = {}
-for name, key in pairs({ holds = holds_key(), weights = weights_key() }) do
+for name, key in pairs({ holds = own_key('holds'), weights = own_key('weights') }) do
   local fields = redis.pcall('HGETALL', key)
   for i = 1, #fields, 2 do
     reply[#reply + 1] = name

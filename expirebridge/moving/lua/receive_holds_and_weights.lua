@@ -13,7 +13,6 @@
 -- include features
 -- include clock
 -- include holds
--- include lane_keys
 
 local arrivals = own_key('arrivals')
 if string.sub(moving or '', 1, 5) ~= 'from ' then
@@ -24,10 +23,10 @@ uses.limits = true
 
 -- include limits
 
-local keys = { holds = holds_key(), weights = weights_key() }
+local keys = { holds = own_key('holds'), weights = own_key('weights') }
 for at = 3, #ARGV, 3 do
   local key, field, value = keys[ARGV[at]], ARGV[at + 1], ARGV[at + 2]
-  local is_a_hold = key == holds_key()
+  local is_a_hold = key == own_key('holds')
   local ends = is_a_hold and end_of_hold(value)
   if not (ends and ends <= now) and change_lane('HEXISTS', key, field) == 0 then
     if is_a_hold then note_feature('limits') end

@@ -82,7 +82,7 @@ local function charge(lane, record)
     arrival = arrival_of(lane, limit_of(lane)) + interval
   end
   arrival = string.format('%.0f', arrival)
-  change_lane('ZADD', rates_key(), arrival, lane)
+  change_lane('ZADD', own_key('rates'), arrival, lane)
   return arrival
 end
 
@@ -92,7 +92,7 @@ local function pay_for_turn(lane, record)
   local score = rate_score(lane)
   if score > now_us and rate_score('paid ' .. lane) == score then return '-' end
   local arrival = charge(lane, record)
-  redis.call('ZADD', rates_key(), arrival, 'paid ' .. lane)
+  redis.call('ZADD', own_key('rates'), arrival, 'paid ' .. lane)
   return arrival
 end
 
@@ -139,7 +139,7 @@ local function write_admitted()
   local entering, queueing, waiting, ungranted = decided.entering, decided.queueing, decided.waiting, decided.ungranted
   decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
   for lane, ids in pairs(entering) do change_lane('SADD', lane_key(lane), unpack(ids)) end
-  if ungranted[1] then redis.call('ZREM', grants_key(), unpack(ungranted)) end
+  if ungranted[1] then redis.call('ZREM', own_key('grants'), unpack(ungranted)) end
   if not waiting[1] then return end
   local ids, places, parked_at = {}, {}, string.format('%.0f', now)
   for i, task in ipairs(waiting) do ids[i], places[2 * i - 1], places[2 * i] = task[1], task[3], task[1] end

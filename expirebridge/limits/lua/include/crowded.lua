@@ -8,7 +8,6 @@
 -- include names
 -- include records
 -- include state_sets
--- include lane_keys
 -- when limits
 -- on on_crowded 20 take_others
 
@@ -31,7 +30,7 @@ local function is_full()
 end
 
 local function take_granted()
-  for _, id in ipairs(redis.call('ZRANGE', grants_key(), '-inf', now, 'BYSCORE', 'LIMIT', 0, FRESH)) do
+  for _, id in ipairs(redis.call('ZRANGE', own_key('grants'), '-inf', now, 'BYSCORE', 'LIMIT', 0, FRESH)) do
     if is_full() then return end
     local score = redis.call('ZSCORE', state_set('pending'), id)
     if score and tonumber(score) <= now then take_if_due(id, score) end
@@ -59,13 +58,13 @@ local function take_others()
   write_taken() -- one may be among the newest
   take_some(redis.call('ZRANGE', set, now, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, FRESH, 'WITHSCORES'), true)
   write_taken()
-  local stored = redis.pcall('HGET', limits_key(), 'behind')
+  local stored = redis.pcall('HGET', own_key('limits'), 'behind')
   local score, id = string.match(type(stored) == 'string' and stored or '', '^(%d+) (.+)$')
   local from, upto = score and rank_behind(set, score, id) or 0, redis.call('ZCOUNT', set, '-inf', now)
   if from < upto then
     local ids = redis.call('ZRANGE', set, from, math.min(from + BEHIND, upto) - 1, 'WITHSCORES')
     local seen = take_some(ids, false)
-    if seen > 0 then redis.call('HSET', limits_key(), 'behind', whole(ids[2 * seen], 0) .. ' ' .. ids[2 * seen - 1]) end
+    if seen > 0 then redis.call('HSET', own_key('limits'), 'behind', whole(ids[2 * seen], 0) .. ' ' .. ids[2 * seen - 1]) end
   end
   write_taken()
 end

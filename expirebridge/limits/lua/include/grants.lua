@@ -38,7 +38,7 @@ local joined = {}
 local function take_turn(lane, tenant)
   local start = change_lane('ZSCORE', turns_key(lane), tenant)
   if not start then return end
-  local weight = tonumber(redis.pcall('HGET', weights_key(), string.match(lane, '^[^=]*') .. ' ' .. tenant) or nil)
+  local weight = tonumber(redis.pcall('HGET', own_key('weights'), string.match(lane, '^[^=]*') .. ' ' .. tenant) or nil)
   local share = weight and weight > 0 and 1 / weight or 1
   change_lane('ZREMRANGEBYSCORE', shares_key(lane), '-inf', start)
   redis.call('ZADD', shares_key(lane), start, '\n')
@@ -51,10 +51,10 @@ local function write_grants(lane, given)
   if not ids[1] then return end
   if not is_hold(lane) then
     change_lane('SADD', lane_key(lane), unpack(ids))
-    redis.call('ZADD', grants_key(), unpack(given.granted))
+    redis.call('ZADD', own_key('grants'), unpack(given.granted))
   end
   local pace = counted.pace[lane]
-  if pace then redis.call('HSET', limits_key(), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
+  if pace then redis.call('HSET', own_key('limits'), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
   redis.call('ZADD', state_set('pending'), unpack(given.due))
   for i, id in ipairs(ids) do
     redis.call('HSET', record_key(id), unpack(given.fields[i]))
@@ -107,9 +107,9 @@ local function let_into_order(hold, id, known, due)
   end
   if not counted.pace[hold] then return true end
   change_lane('SADD', lane_key(lane), id)
-  redis.call('ZADD', grants_key(), due, id)
+  redis.call('ZADD', own_key('grants'), due, id)
   counted.slots[lane] = 1
-  change_lane('ZINCRBY', lanes_key(), 1, lane)
+  change_lane('ZINCRBY', own_key('lanes'), 1, lane)
   return true, slots and lane .. '\n' .. slots or lane
 end
 
@@ -183,7 +183,7 @@ end
 
 -- Takes over lanes that scripts before this one did not come to.
 local function serve_others()
-  for _, lane in ipairs(change_lane('SPOP', unserved_key(), SERVED_AT_ONCE)) do touched[lane] = true end
+  for _, lane in ipairs(change_lane('SPOP', own_key('unserved'), SERVED_AT_ONCE)) do touched[lane] = true end
 end
 
 -- Gives the slots that this script has freed to the first who wait for them. What it does not come to is left to the
@@ -194,7 +194,7 @@ local function serve_freed()
   local function serve(lane)
     serve_lane(lane)
     if served >= SERVED_AT_ONCE and count_queue(lane) > 0 and opening_of(lane) then unserved[#unserved + 1] = lane end
-    local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and held_key() or lanes_key()
+    local load, set = count_slots(lane) + count_queue(lane), is_hold(lane) and own_key('held') or own_key('lanes')
     if load > 0 then
       change_lane('ZADD', set, load, lane)
     else
@@ -202,14 +202,14 @@ local function serve_freed()
       redis.call('DEL', shares_key(lane))
     end
     -- A release over a time ends when nothing is left, and with the next hold.
-    if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', limits_key(), 'p ' .. lane) end
+    if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', own_key('limits'), 'p ' .. lane) end
   end
   for lane in pairs(touched) do serve(lane) end
   for lane in pairs(joined) do serve(lane) end
   touched, joined = {}, {}
   if ready_now > claims_next then soonest = math.min(soonest, first_ready) end
   if not unserved[1] then return false end
-  change_lane('SADD', unserved_key(), unpack(unserved))
+  change_lane('SADD', own_key('unserved'), unpack(unserved))
   soonest = math.min(soonest, now)
   return true
 end

@@ -28,16 +28,16 @@ end
 local TELL_LANE = {
   pending = function(id, fields, tell)
     local slots = is_held and value_of(fields, 'slots')
-    if not slots or not score_of(grants_key(), id) then return nil end
+    if not slots or not score_of(own_key('grants'), id) then return nil end
     local lane = string.match(slots, '^.*\n(.*)') or slots
-    tell('rest', score_of(rates_key(), 'rest ' .. lane))
+    tell('rest', score_of(own_key('rates'), 'rest ' .. lane))
     return place_of(id, lane)
   end,
   waiting = function(_, fields, tell)
     local lane = value_of(fields, 'queue') or ''
     tell('parked', value_of(fields, 'parked'))
-    tell('arrival', score_of(rates_key(), lane))
-    tell('rest', score_of(rates_key(), 'rest ' .. lane))
+    tell('arrival', score_of(own_key('rates'), lane))
+    tell('rest', score_of(own_key('rates'), 'rest ' .. lane))
     local hold = string.match(lane, '^hold (.*)$')
     tell('held', hold and is_held and is_held(hold) and 1)
     local is_closed = moving and (string.sub(moving, 1, 3) == 'to '

@@ -1,7 +1,7 @@
+-- include names
 -- include format
 -- include limits
 -- include records
--- include lane_keys
 -- gives limits_of, lanes_of
 -- when limits
 
@@ -12,7 +12,7 @@
 local function limits_of(func)
   local name = 'f ' .. func
   if limits_read[name] == nil then
-    local list = read_json(limits_key(), name) or {}
+    local list = read_json(own_key('limits'), name) or {}
     local well = list[1] ~= nil
     for _, limit in ipairs(list) do well = well and type(limit) == 'table' and type(limit[1]) == 'string' end
     limits_read[name] = well and list or false

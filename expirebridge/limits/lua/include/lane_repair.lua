@@ -38,7 +38,7 @@ end
 -- A grant holds for a lease. What nobody took waits again, behind all others.
 local function take_back(id)
   local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'due', 'tenant')
-  redis.call('ZREM', grants_key(), id)
+  redis.call('ZREM', own_key('grants'), id)
   if known.err or not known[1] or known[2] then return end
   local lane = string.match(known[1], '^.*\n(.*)') or known[1]
   local limit = limit_of(lane) or {}
@@ -46,7 +46,7 @@ local function take_back(id)
   if limit.ordered then return end
   -- One that never waited has no tenant yet: the next claim finds its turn. What else it has it keeps, for a lease.
   if limit.fair and not known[4] then
-    if known[1] ~= lane then redis.call('ZADD', grants_key(), now, id) end
+    if known[1] ~= lane then redis.call('ZADD', own_key('grants'), now, id) end
     return drop_last_slot(id, known[1], lane)
   end
   redis.call('ZADD', state_set('waiting'), number_up_to(now, known[3]) or now, id)
@@ -60,13 +60,13 @@ local function take_back(id)
 end
 
 local function fail_waiting(id, keep_failed)
-  redis.call('ZREM', waits_key(), id)
+  redis.call('ZREM', own_key('waits'), id)
   local record = read(id, { 'queue', 'parked' })
   local longest = record and record.state == 'waiting' and record.queue and longest_in(record.queue)
   if not longest then return end
   -- The limit may allow a longer wait than when this one began.
   local ends = (tonumber(record.parked) or 0) + longest
-  if ends > now then return redis.call('ZADD', waits_key(), ends, id) end
+  if ends > now then return redis.call('ZADD', own_key('waits'), ends, id) end
   finish(id, record, 'failed', keep_failed, 'error',
     'waited longer than ' .. string.format('%.14g', longest / 1000) .. ' s for a slot of ' .. record.queue)
 end
@@ -86,7 +86,7 @@ local function bring_forward(lane, id)
   if ends and (ends == 'none' or math.abs(ends - score) > 2) then return end
   if ends then set_timer(id, record, start) end
   redis.call('ZADD', state_set('pending'), 'XX', start, id)
-  redis.call('ZADD', grants_key(), 'XX', start, id)
+  redis.call('ZADD', own_key('grants'), 'XX', start, id)
   soonest = math.min(soonest, start)
 end
 
@@ -147,11 +147,11 @@ end
 
 -- Removes the holds that are over, and lets go what they held.
 local function forget_ended_holds()
-  local fields = redis.pcall('HGETALL', holds_key())
+  local fields = redis.pcall('HGETALL', own_key('holds'))
   for i = 1, #fields, 2 do
     local ends = end_of_hold(fields[i + 1])
     if ends and ends <= now then
-      redis.call('HDEL', holds_key(), fields[i])
+      redis.call('HDEL', own_key('holds'), fields[i])
       touched[HOLD .. fields[i]] = true
     end
   end
@@ -161,25 +161,25 @@ end
 local function cursor_of(stored) return stored and #stored < 20 and string.match(stored, '^%d+$') or '0' end
 
 local function mend_lanes(lease, keep_failed)
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', grants_key(), '-inf', now - lease, 'LIMIT', 0, 100)) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', own_key('grants'), '-inf', now - lease, 'LIMIT', 0, 100)) do
     take_back(id)
   end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', waits_key(), '-inf', now, 'LIMIT', 0, 100)) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', own_key('waits'), '-inf', now, 'LIMIT', 0, 100)) do
     fail_waiting(id, keep_failed)
   end
   write_leaving()
-  redis.call('ZREMRANGEBYSCORE', rates_key(), '-inf', now_us)
+  redis.call('ZREMRANGEBYSCORE', own_key('rates'), '-inf', now_us)
   -- Any of them: those that stay on hold must not keep others from their turn.
-  for _, lane in ipairs(change_lane('ZRANDMEMBER', held_key(), HOLDS_AT_ONCE)) do
+  for _, lane in ipairs(change_lane('ZRANDMEMBER', own_key('held'), HOLDS_AT_ONCE)) do
     if opening_of(lane) then touched[lane] = true end
   end
-  local known = redis.pcall('HMGET', limits_key(), 'cursor', 'changed', 'waiting')
+  local known = redis.pcall('HMGET', own_key('limits'), 'cursor', 'changed', 'waiting')
   if known.err then return end
-  local page = change_lane('ZSCAN', lanes_key(), cursor_of(known[1]), 'COUNT', LANES_AT_ONCE)
+  local page = change_lane('ZSCAN', own_key('lanes'), cursor_of(known[1]), 'COUNT', LANES_AT_ONCE)
   for i = 1, #page[2], 2 do mend_lane(page[2][i], page[2][i + 1]) end
-  redis.call('HSET', limits_key(), 'cursor', page[1], 'waiting', requeue_lost(cursor_of(known[3]), keep_failed))
+  redis.call('HSET', own_key('limits'), 'cursor', page[1], 'waiting', requeue_lost(cursor_of(known[3]), keep_failed))
   is_hurried = known[2] and page[1] ~= '0'
-  if known[2] and not is_hurried then redis.call('HDEL', limits_key(), 'changed') end
+  if known[2] and not is_hurried then redis.call('HDEL', own_key('limits'), 'changed') end
 end
 
 local function sweep_lanes(_, lease, keep_failed)

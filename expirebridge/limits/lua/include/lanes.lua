@@ -58,7 +58,7 @@ end
 -- Takes tasks out of the queue of a lane.
 local function leave_queue(lane, ids)
   change_lane('ZREM', queue_key(lane), unpack(ids))
-  redis.call('ZREM', waits_key(), unpack(ids))
+  redis.call('ZREM', own_key('waits'), unpack(ids))
   counted.queue[lane] = nil
 end
 
@@ -93,7 +93,7 @@ local function leave_lanes(id, kept)
     end
     touched[lane] = true
   end
-  if known[1] then redis.call('ZREM', grants_key(), id) end
+  if known[1] then redis.call('ZREM', own_key('grants'), id) end
   if known[2] then
     append(gone.queue, known[2], id)
     if known[4] then
@@ -109,12 +109,12 @@ end
 
 -- A task that is due again at once keeps its slots, as if they had just been granted.
 local function keep_slots(id)
-  if redis.call('HEXISTS', record_key(id), 'slots') == 1 then redis.call('ZADD', grants_key(), now, id) end
+  if redis.call('HEXISTS', record_key(id), 'slots') == 1 then redis.call('ZADD', own_key('grants'), now, id) end
 end
 
 -- True if a task was due, and is pending with a slot that it was granted. One that keeps its slot of an ordered lane
 -- for a retry was not granted it.
-local function is_granted(id) return redis.call('ZSCORE', grants_key(), id) end
+local function is_granted(id) return redis.call('ZSCORE', own_key('grants'), id) end
 
 -- Takes a task that is about to be forgotten, or starts anew, out of all lanes.
 local function leave_all(id) leave_lanes(id) end

@@ -38,7 +38,7 @@ local function limit_of(lane)
   if limits_read[lane] == nil then
     local name = string.match(lane, '^[^=]*')
     if limits_read[name] == nil then
-      local limit = read_json(limits_key(), 'l ' .. name) or { most = 0, ordered = true, blocks = true }
+      local limit = read_json(own_key('limits'), 'l ' .. name) or { most = 0, ordered = true, blocks = true }
       -- No set takes NaN as a score: a script that wrote it would stop all claims.
       for field, value in pairs(limit) do
         if tonumber(value) ~= tonumber(value) then limit[field] = nil end
@@ -64,7 +64,7 @@ local function note_longest(lane, places)
   if not longest then return end
   local times = {}
   for i = 2, #places, 2 do times[i - 1], times[i] = now + longest, places[i] end
-  redis.call('ZADD', waits_key(), unpack(times))
+  redis.call('ZADD', own_key('waits'), unpack(times))
 end
 
 -- The ms ahead for which starts of a rate are granted.
@@ -87,9 +87,9 @@ local any_hold
 local function is_hold(lane) return string.sub(lane, 1, #HOLD) == HOLD end
 
 local function is_held(field)
-  if any_hold == nil then any_hold = redis.call('EXISTS', holds_key()) == 1 end
+  if any_hold == nil then any_hold = redis.call('EXISTS', own_key('holds')) == 1 end
   if not any_hold then return false end
-  local value = redis.pcall('HGET', holds_key(), field)
+  local value = redis.pcall('HGET', own_key('holds'), field)
   if type(value) ~= 'string' then return false end
   local ends = end_of_hold(value)
   return not ends or ends > now
@@ -125,7 +125,7 @@ local function burst_of(limit) return math.max(tonumber(limit.burst) or 1, 1) en
 -- A lane of a rate that rests has a second place in `rates`, under this name.
 local function rest_of(lane) return 'rest ' .. lane end
 
-local function rate_score(name) return tonumber(redis.pcall('ZSCORE', rates_key(), name) or nil) or 0 end
+local function rate_score(name) return tonumber(redis.pcall('ZSCORE', own_key('rates'), name) or nil) or 0 end
 
 -- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
 -- the burst ahead, but while the lane rests. It was further ahead if the rate was raised, or the clock went back; that is
@@ -134,7 +134,7 @@ local function arrival_of(lane, limit)
   local arrival, latest = math.max(rate_score(lane), now_us), now_us + burst_of(limit) * limit.interval
   if arrival > latest then
     arrival = latest
-    change_lane('ZADD', rates_key(), string.format('%.0f', latest), lane)
+    change_lane('ZADD', own_key('rates'), string.format('%.0f', latest), lane)
   end
   return math.max(arrival, rate_score(rest_of(lane)))
 end
@@ -178,7 +178,7 @@ local function opening_of(lane)
     if is_held(string.sub(lane, #HOLD + 1)) then return nil end
     local pace = counted.pace[lane]
     if pace == nil then
-      local text = redis.pcall('HGET', limits_key(), 'p ' .. lane)
+      local text = redis.pcall('HGET', own_key('limits'), 'p ' .. lane)
       local at, each = string.match(type(text) == 'string' and text or '', '^(%S+) (%S+)$')
       at, each = number_up_to(2 ^ 53, at), number_up_to(2 ^ 53, each)
       pace = at and each and { at = at, each = each } or false

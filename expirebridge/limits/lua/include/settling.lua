@@ -5,7 +5,6 @@
 -- include limits
 -- include names
 -- include hooks
--- include lane_keys
 -- when limits
 -- on settle_fields 20 LANE_FIELDS
 -- on on_settle 20 rest_if_busy
@@ -29,7 +28,7 @@ local function rest_lane(id, record, name, delay)
       -- Until the millisecond in which this task is due again.
       local arrival = (now + delay) * 1000 + (burst_of(spec) - 1) * spec.interval
       arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lanes[i]))))
-      change_lane('ZADD', rates_key(), arrival, rest_of(lanes[i]))
+      change_lane('ZADD', own_key('rates'), arrival, rest_of(lanes[i]))
     end
   end
   return rests
