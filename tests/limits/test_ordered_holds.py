@@ -98,6 +98,19 @@ def test_what_is_let_go_while_one_of_its_lane_runs_is_not_overtaken(store: Store
     assert begun(store) == ["x-1", "x-3"]
 
 
+def test_what_is_let_go_while_one_of_its_lane_runs_is_counted_there(store: Store) -> None:
+    store.run(declare_limits("dd", LIMITS))
+    make(store, ["x"], 1)
+    assert [task.id for task in claim(store).tasks] == ["x-1"]
+    for event in (2, 3):
+        make(store, ["x"], event, tags="vip")
+    put_on_hold(store, "tag vip")
+    claim(store)
+    store.run(release_hold("tag vip"))
+    assert store.client.zscore("expirebridge:lanes", "line=x") == 3
+    assert store.run(reconciling.sweep(Settings())).mended == 0
+
+
 @pytest.mark.parametrize("spread", [0, 0.001])
 def test_a_slot_that_is_freed_while_a_hold_lets_go_is_not_given_past_it(
     store: Store, spread: float

@@ -97,11 +97,12 @@ local function let_into_order(hold, id, known, due)
   if has_slot or not (limit_of(lane) or {}).ordered then return true end
   if count_slots(lane) > 0 or count_queue(lane) > 0 or is_closed(lane, known[8]) then
     local first_due = number_up_to(now, known[4]) or now
+    -- Before it is written, or it would be counted twice.
+    counted.queue[lane] = count_queue(lane) + 1
     change_lane('ZADD', queue_key(lane), first_due, id)
     redis.call('HSET', record_key(id), 'queue', lane, 'parked', now,
       'waited', waited_until(now, hold, known[5], known[6]))
     note_longest(lane, { first_due, id })
-    counted.queue[lane] = count_queue(lane) + 1
     joined[lane] = true
     return false
   end
