@@ -411,11 +411,14 @@ class LimitsMachine(RuleBasedStateMachine):
         assert claimed.refusal is None
         self.runs += [(task.id, token) for task in claimed.tasks]
         self.starts += [self.clock for task in claimed.tasks if task.func in RATED]
-        self._check_that_none_was_overtaken(claimed.tasks)
-
-    def _check_that_none_was_overtaken(self, tasks: Iterable[ClaimedTask]) -> None:
-        """Where others wait, only those run who were granted their slots before."""
         after = Lanes(self.client)
+        for task in claimed.tasks:
+            for lane in after.slots(task.id):
+                assert len(after.lanes[lane]) <= self.numbers.most(lane), (task.id, lane)
+        self._check_that_none_was_overtaken(claimed.tasks, after)
+
+    def _check_that_none_was_overtaken(self, tasks: Iterable[ClaimedTask], after: Lanes) -> None:
+        """Where others wait, only those run who were granted their slots before."""
         for task in tasks:
             for lane in [*after.slots(task.id), *(["pace"] if task.func in RATED else [])]:
                 turn = self.found.records.get(task.id, {}).get("turn", "")

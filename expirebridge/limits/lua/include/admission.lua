@@ -168,6 +168,14 @@ local function write_admitted()
   redis.call('ZREM', state_set('pending'), unpack(ids))
 end
 
+-- True if a task that is about to run has no slot in a lane, and finds none. One that was granted when the number was
+-- higher is taken back: nothing starts above the number.
+local function lacks_slot(lane, limit, has, record)
+  local most = tonumber(limit.most) or 0
+  if has then return not limit.ordered and count_slots(lane) > most end
+  return count_slots(lane) >= most or count_queue(lane) > 0 or limit.ordered and is_closed(lane, record.tick or false)
+end
+
 -- Looks for a slot in each lane of a due task, in order. Returns the lane in which it is to wait, or nil; and the lanes
 -- in which it has a slot meanwhile, or can have one; and the rates of which it takes a start.
 --
@@ -192,10 +200,7 @@ local function find_slots(lanes, record)
       if rates == NONE then rates = {} end
       rates[#rates + 1] = lane
     elseif limit then
-      if not has[lane] and (count_slots(lane) >= (tonumber(limit.most) or 0) or count_queue(lane) > 0
-        or limit.ordered and is_closed(lane, record.tick or false)) then
-        return lane, taken, rates
-      end
+      if lacks_slot(lane, limit, has[lane], record) then return lane, taken, rates end
       taken[#taken + 1] = lane
     end
   end
