@@ -112,14 +112,16 @@ _COMMANDS = {
 _WITHOUT_ARGUMENTS = {
     "failed purge": "To cancel one task: expirebridge cancel ID",
     "failed retry": "To run one task again: expirebridge run ID",
-    "hold": "Name it: --func mail.send, or --tag customer-9",
+    "hold": "Name it: --func mail.send, or --tag customer-9, or --all",
     "list": "To see one task: expirebridge show ID",
     "listen": "The folder of the handlers: --tasks FOLDER",
-    "release": "Name it: --func mail.send, or --tag customer-9",
+    "release": "Name it: --func mail.send, or --tag customer-9, or --all",
 }
 """What may be meant by an argument of a command that takes none."""
 
-_CHOICE = re.compile(r"give either [-\w]+ or [-\w]+|requires [-\w]+, not [-\w]+")
+_CHOICE = re.compile(
+    r"give either [-\w]+ or [-\w]+|give [-\w]+, [-\w]+ or [-\w]+|requires [-\w]+, not [-\w]+"
+)
 """Where a message names parameters without values."""
 
 

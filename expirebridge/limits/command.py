@@ -100,11 +100,13 @@ def weight(
 
 Func = Annotated[str | None, typer.Option(help="All tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="All tasks with this tag.")]
+All = Annotated[bool, typer.Option("--all", help="All tasks.")]
 
 
 def hold(
     func: Func = None,
     tag: Tag = None,
+    all: All = False,
     reason: Annotated[str, typer.Option(help="Shown by holds.")] = "",
     until: Annotated[
         str | None,
@@ -115,21 +117,28 @@ def hold(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a handler or a tag on hold: its due tasks wait. Running ones go on.
+    """Put a handler, a tag or all tasks on hold: those that are due wait. Running ones go on.
+
+    Example: expirebridge hold --all --reason "the database is down"
 
     Example: expirebridge hold --func mail.send --reason "the provider is down" --until 2h
     """
     ends = read_moment(until, name="until", ahead=True)
     with Bridge(url) as bridge:
-        bridge.hold(func=func, tag=tag, reason=reason, until=ends)
+        bridge.hold(func=func, tag=tag, all=all, reason=reason, until=ends)
     if as_json:
-        return print_json({"func": func, "tag": tag, "until": ends, "outcome": "on hold"})
-    return print_line(f"{func or tag}: on hold" + (f" until {moment(ends)}" if ends else ""))
+        return print_json(
+            {"func": func, "tag": tag, "all": all, "until": ends, "outcome": "on hold"}
+        )
+    return print_line(
+        f"{func or tag or 'all tasks'}: on hold" + (f" until {moment(ends)}" if ends else "")
+    )
 
 
 def release(
     func: Func = None,
     tag: Tag = None,
+    all: All = False,
     spread: Annotated[
         str | None,
         typer.Option(
@@ -142,18 +151,18 @@ def release(
 ) -> None:
     """End a hold: its tasks are due, the first first.
 
-    Example: expirebridge release --tag customer-9 --spread 10m
+    Example: expirebridge release --all --spread 10m
     """
     with Bridge(url) as bridge:
-        was_there = bridge.release(func=func, tag=tag, spread=spread)
+        was_there = bridge.release(func=func, tag=tag, all=all, spread=spread)
+    name = func or tag or "all tasks"
     if as_json:
-        print_json(
-            {"func": func, "tag": tag, "outcome": "released" if was_there else "not on hold"}
-        )
+        outcome = "released" if was_there else "not on hold"
+        print_json({"func": func, "tag": tag, "all": all, "outcome": outcome})
     elif was_there:
-        print_line(f"{func or tag}: released")
+        print_line(f"{name}: released")
     else:
-        warn(f"{func or tag}: not on hold")
+        warn(f"{name}: not on hold")
     if not was_there:
         raise typer.Exit(NOT_POSSIBLE)
 
@@ -173,7 +182,7 @@ def holds(url: Url = None, as_json: AsJson = False) -> None:
 
 def _as_data(hold: Hold) -> dict[str, Any]:
     return {
-        "name": hold.name, "func": hold.func, "tag": hold.tag, "until": hold.until,
+        "name": hold.name, "func": hold.func, "tag": hold.tag, "all": hold.all, "until": hold.until,
         "reason": hold.reason, "by": hold.by, "waiting": hold.waiting, "readable": hold.readable,
     }  # fmt: skip
 

@@ -1,9 +1,12 @@
-"""Holds: functions and tags whose due tasks wait."""
+"""Holds: functions and tags whose due tasks wait, or all tasks."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from expirebridge.task.texts import short_repr
+
+ALL = "all"
+"""The name of the hold of all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +14,7 @@ class Hold:
     """A hold, and how many tasks wait for its end."""
 
     name: str
-    """`func <name>` or `tag <tag>`: its field in the hash `holds`. Any other holds nothing."""
+    """Its field in the hash `holds`: `func <name>`, `tag <tag>` or `all`. Others hold nothing."""
     until: datetime | None
     """When it ends, on the server's clock; None: when it is released."""
     reason: str
@@ -34,6 +37,11 @@ class Hold:
     def tag(self) -> str | None:
         """The tag on hold, if it is one."""
         return self._named("tag ")
+
+    @property
+    def all(self) -> bool:
+        """True if all tasks are on hold."""
+        return self.name == ALL
 
     def _named(self, kind: str) -> str | None:
         return self.name.removeprefix(kind) if self.name.startswith(kind) else None

@@ -32,13 +32,14 @@ def check_holds(prefix: str, lease: float) -> Steps[Finding | None]:
     if not found:
         return None
     live = yield from fleet.read_fleet(lease)
-    idle = [one.name for one in found if one.func is None and one.tag is None]
+    idle = [one.name for one in found if not (one.func or one.tag or one.all)]
     endless = [one for one in found if one.name not in idle and one.until is None and not one.by]
     unknown = _unknown(live, [one.func for one in found if one.func is not None])
     if idle:
         tag = "{TAG}" if (yield from PARTITIONS) > 1 else ""
         return warning(
-            "holds", f"holds nothing: {first_of(idle)}; write `func module.function` or `tag NAME`",
+            "holds",
+            f"holds nothing: {first_of(idle)}; write `func module.function`, `tag NAME` or `all`",
             f"HDEL {tag}{prefix}:holds {shlex.quote(idle[0])}",
         )  # fmt: skip
     if endless:
@@ -72,6 +73,8 @@ def _unknown(live: Fleet, funcs: Iterable[str]) -> dict[str, str]:
 
 def _option_of(hold: Hold) -> str:
     """The option that names what is on hold, for a shell."""
+    if hold.all:
+        return "--all"
     if hold.func is not None:
         return f"--func {shlex.quote(hold.func)}"
     return f"--tag {shlex.quote(hold.tag or '')}"

@@ -21,21 +21,24 @@ from expirebridge.web.overview import Overview
 
 SHOWN_LANES = 100
 """Rows of the table of lanes."""
-KINDS = {"func": "Function", "tag": "Tag"}
+KINDS = {"func": "Function", "tag": "Tag", "all": "All tasks"}
 """What can be on hold, with the labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOrder:
-    """An action on a function or a tag."""
+    """An action on a function, a tag or all tasks."""
 
     action: str
     """`hold` or `release`."""
     kind: str
     name: str
+    """Of the function or the tag; empty for all tasks."""
     reason: str
     lasts: float | None
     """Seconds after which a hold ends; None: when it is released."""
+    spread: float | None
+    """Seconds over which what is released goes on; None: at once."""
 
     @classmethod
     def read(cls, form: Mapping[str, str]) -> "HoldOrder":
@@ -45,24 +48,28 @@ class HoldOrder:
             raise InvalidTask("action: one of hold, release")
         if kind not in KINDS:
             raise InvalidTask(f"kind: one of {', '.join(KINDS)}")
-        lasts = form.get("for", "").strip()
+        name, lasts, spread = (form.get(each, "").strip() for each in ("name", "for", "over"))
+        if kind == "all" and name:
+            raise InvalidTask("name: leave it empty for all tasks")
         return cls(
             action=action,
             kind=kind,
-            name=form.get("name", "").strip(),
+            name=name,
             reason=form.get("reason", "").strip(),
             lasts=seconds_of(lasts, name="for") if lasts else None,
+            spread=seconds_of(spread, name="over") if spread else None,
         )
 
     async def carry_out(self, bridge: AsyncBridge, *, who: str, now: datetime) -> Mapping[str, int]:
         """Carry it out; return the result, as the actions on tasks do."""
         func = self.name if self.kind == "func" else None
         tag = self.name if self.kind == "tag" else None
+        is_all = self.kind == "all"
         if self.action == "release":
-            was_there = await bridge.release(func=func, tag=tag)
+            was_there = await bridge.release(func=func, tag=tag, all=is_all, spread=self.spread)
             return {"released" if was_there else "not on hold": 1}
         until = None if self.lasts is None else now + timedelta(seconds=self.lasts)
-        await bridge.hold(func=func, tag=tag, reason=self.reason, until=until, by=who)
+        await bridge.hold(func=func, tag=tag, all=is_all, reason=self.reason, until=until, by=who)
         return {"on hold": 1}
 
 
@@ -87,14 +94,14 @@ class LimitPages:
         )  # fmt: skip
 
     async def act(self, request: Request) -> Response:
-        """Put a function or a tag on hold, or release it."""
+        """Put a function, a tag or all tasks on hold, or release them."""
         if not self._context.actions:
             return PlainTextResponse(READ_ONLY, 403)
         order = HoldOrder.read(await read_form(request))
         work = order.carry_out(
             self._context.bridge, who=str(request.state.who), now=await self._context.now()
         )
-        target = f"{order.kind} {order.name}"
+        target = f"{order.kind} {order.name}".strip()
         results = await carry_out(self._context, request, order.action, target, work)
         return redirect(request, "limits", told=next(iter(results)))
 

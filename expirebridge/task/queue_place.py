@@ -48,7 +48,7 @@ class QueuePlace:
     """Where a waiting task stands in line."""
 
     lane: str
-    """The lane in which it waits: see `Lane`; or `hold func <name>` or `hold tag <tag>`."""
+    """The lane in which it waits: see `Lane`; `hold func <name>`, `hold tag <tag>`, `hold all`."""
     position: int | None
     """Its place in line, from 1; None if it is in no line."""
     held: int

@@ -138,11 +138,12 @@ def _waits(found: Circumstances) -> Reason:
     place = found.task.queued
     if place is None or not place.lane.startswith(HOLD):
         return reason(found, "slot", "waits for a slot", found.parked, "expirebridge limits")
-    kind, _, name = place.lane.removeprefix(HOLD).partition(" ")
+    held = place.lane.removeprefix(HOLD)
     if not found.is_held:
-        text = f"the hold of {kind} {name} has ended: it is let go soon"
+        text = f"the hold of {held} has ended: it is let go soon"
         return reason(found, "released", text, found.parked, "")
-    remedy = f"expirebridge release --{kind} {shlex.quote(name)}"
+    kind, _, name = held.partition(" ")
+    remedy = f"expirebridge release --{kind}" + (f" {shlex.quote(name)}" if name else "")
     return reason(found, "hold", str(place), found.parked, remedy)
 
 

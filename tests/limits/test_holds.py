@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -266,6 +267,96 @@ async def test_a_tag_on_hold(ask: Ask, store: Store) -> None:
     assert taken(store) == ["a"]
 
 
+async def test_all_tasks_on_hold(ask: Ask, store: Store, client: redis.Redis) -> None:
+    make(store, "a", "b", fields={"tags": "x"})
+    make(store, "c", func="sms.send")
+    await ask("hold", all=True, reason="the database is down")
+    assert taken(store) == []
+    [hold] = await ask("holds")
+    assert (hold.name, hold.all, hold.func, hold.tag) == ("all", True, None, None)
+    assert (hold.reason, hold.waiting) == ("the database is down", 3)
+    assert client.smembers("expirebridge:lane:hold all") == set()
+    make(store, "d")
+    assert taken(store) == []
+    assert await ask("release", all=True) is True
+    assert await ask("holds") == []
+    assert sorted(taken(store)) == ["a", "b", "c", "d"]
+    assert await ask("release", all=True) is False
+
+
+async def test_all_tasks_are_held_and_released_by_a_plain_command(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    client.hset(HOLDS, "all", "")
+    sweep(store)  # finds the first hold of the database
+    make(store, "a")
+    assert taken(store) == []
+    client.hdel(HOLDS, "all")
+    sweep(store)
+    assert taken(store) == ["a"]
+
+
+async def test_a_task_with_another_hold_waits_on_when_all_are_released(
+    ask: Ask, store: Store
+) -> None:
+    make(store, "a", fields={"tags": "customer-9"})
+    make(store, "b")
+    await ask("hold", tag="customer-9")
+    await ask("hold", all=True)
+    assert taken(store) == []
+    assert [(hold.name, hold.waiting) for hold in await ask("holds")] == [
+        ("all", 2), ("tag customer-9", 0)
+    ]  # fmt: skip
+    await ask("release", all=True)
+    assert taken(store) == ["b"]
+    await ask("release", tag="customer-9")
+    assert taken(store) == ["a"]
+
+
+async def test_what_runs_goes_on_when_all_are_held_and_its_retry_waits(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, "a", "b")
+    assert taken(store) == ["a", "b"]
+    await ask("hold", all=True)
+    settle(store, Settlement("a", "t", "succeeded"), Settlement("b", "t", "snoozed", delay=0))
+    assert client.zrange("expirebridge:succeeded", 0, -1) == [b"a"]
+    assert taken(store) == []
+    assert [hold.waiting for hold in await ask("holds")] == [1]
+
+
+async def test_many_that_wait_for_the_hold_of_all_go_paced(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    make(store, *(f"t{number:03}" for number in range(250)))
+    await ask("hold", all=True)
+    while claim(store).parked:
+        pass
+    before = server_ms(client)
+    await ask("release", all=True, spread="2500s")
+    while sweep(store):
+        pass
+    due = [client.zscore("expirebridge:pending", f"t{number:03}") or 0 for number in range(250)]
+    assert due[0] < before <= due[1] - 10_000
+    assert {after - each for each, after in pairwise(due[1:])} == {10_000}
+    assert client.hget("expirebridge:limits", "p hold all") is None
+
+
+async def test_a_task_with_a_slot_gives_it_up_for_the_hold_of_all(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    store.run(declare_limits("aa", [("f mail.send", b'[["m"]]'), ("l m", b'{"most": 1}')]))
+    make(store, "a", "b")
+    assert taken(store) == ["a"]
+    settle(store, Settlement("a", "t", "succeeded"))
+    assert client.smembers("expirebridge:lane:m") == {b"b"}
+    await ask("hold", all=True)
+    assert taken(store) == []
+    assert not client.exists("expirebridge:lane:m")
+    await ask("release", all=True)
+    assert taken(store) == ["b"]
+
+
 async def test_a_task_with_two_holds_waits_for_both(ask: Ask, store: Store) -> None:
     make(store, "a", fields={"tags": "customer-9"})
     await ask("hold", func="mail.send")
@@ -400,8 +491,10 @@ async def test_a_value_of_another_type_is_put_aside(ask: Ask, client: redis.Redi
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "give either func or tag"),
-        ({"func": "mail.send", "tag": "x"}, "give either func or tag, not both"),
+        ({}, "give func, tag or all"),
+        ({"func": "mail.send", "tag": "x"}, "give func, tag or all, one of them"),
+        ({"tag": "x", "all": True}, "give func, tag or all, one of them"),
+        ({"all": "mail.send"}, "all='mail.send': give True, or leave it out"),
         ({"func": "send"}, "func='send': write module.function"),
         ({"func": 7}, "func=7: give a handler"),
         ({"tag": "two words"}, "tag 'two words': a tag has 1 to 128"),
@@ -447,6 +540,17 @@ def test_each_partition_has_the_hold(url: str, client: redis.Redis) -> None:
         assert bridge.release(func="mail.send")
         assert client.keys("*holds") == []
         assert bridge.holds() == []
+
+
+def test_all_tasks_are_held_in_each_partition(url: str, client: redis.Redis) -> None:
+    with Bridge(url) as bridge:
+        bridge.create_partitions(4)
+        bridge.hold(all=True)
+        assert len(client.keys("{*}expirebridge:holds")) == 4
+        [hold] = bridge.holds()
+        assert hold.all
+        assert bridge.release(all=True, spread="1m")
+        assert client.keys("*holds") == []
 
 
 def test_a_held_task_can_be_cancelled(bridge: Bridge, store: Store) -> None:
@@ -508,7 +612,14 @@ def test_the_doctor_warns_of_a_hold_without_end_that_was_set_by_hand(
     finding = store.run(check_holds("expirebridge", 10))
     assert finding is not None
     assert "expirebridge release --tag 'x y'" in finding.remedy
+    client.delete(HOLDS)
+    client.hset(HOLDS, "all", value)
+    finding = store.run(check_holds("expirebridge", 10))
+    assert finding is not None
+    assert finding.message == f"set by hand, without an end: {shown.replace('tag x y', 'all')}"
+    assert "expirebridge release --all" in finding.remedy
     ends = server_ms(client) + 60_000
+    client.delete(HOLDS)
     client.hset(HOLDS, "tag x y", f'{{"until": {ends}}}')
     assert checked(store)[0] == "ok"
 

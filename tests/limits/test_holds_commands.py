@@ -38,6 +38,17 @@ def test_a_tag_is_on_hold_until_a_time(url: str) -> None:
     assert hold["until"].endswith("+00:00")
 
 
+def test_all_tasks_are_put_on_hold_and_released(url: str, bridge: Bridge, store: Store) -> None:
+    bridge.make_task("mail.send", [], 0, id="a")
+    assert invoke("hold", "--all", "--reason", "down", url=url) == "all tasks: on hold\n"
+    assert claim(store).tasks == []
+    assert re.search(r"^all +1 +its release ", invoke("holds", url=url), re.MULTILINE)
+    [hold] = invoke_json("holds", url=url)
+    assert (hold["name"], hold["all"], hold["func"], hold["tag"]) == ("all", True, None, None)
+    assert invoke("release", "--all", "--spread", "10m", url=url) == "all tasks: released\n"
+    assert [task.id for task in claim(store).tasks] == ["a"]
+
+
 def test_the_outcome_as_json(url: str) -> None:
     words = ["--tag", "x", "--json"]
     on_hold, released, was_not = (
@@ -45,7 +56,8 @@ def test_the_outcome_as_json(url: str) -> None:
         for command in (["hold", "--until", "2100-01-01T00:00:00Z"], ["release"], ["release"])
     )
     assert json.loads(on_hold.stdout) == {
-        "func": None, "tag": "x", "until": "2100-01-01T00:00:00+00:00", "outcome": "on hold",
+        "func": None, "tag": "x", "all": False, "until": "2100-01-01T00:00:00+00:00",
+        "outcome": "on hold",
     }  # fmt: skip
     assert json.loads(released.stdout)["outcome"] == "released"
     assert json.loads(was_not.stdout)["outcome"] == "not on hold"
@@ -61,8 +73,8 @@ def test_what_is_not_on_hold_cannot_be_released(url: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "give either func or tag"),
-        (["--func", "a.b", "--tag", "x"], "give either func or tag, not both"),
+        ([], "give func, tag or all"),
+        (["--func", "a.b", "--tag", "x"], "give func, tag or all, one of them"),
         (["--func", "send"], "func='send': write module.function"),
         (["--tag", "x", "--until", "soon"], "--until soon: write a duration"),
         (["--tag", "x", "--until", "2020-01-01T00:00:00Z"], "this time has passed"),

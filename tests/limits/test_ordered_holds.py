@@ -64,7 +64,7 @@ def put_on_hold(store: Store, name: str) -> None:
     store.run(put_hold(name, until=None, reason="", by=""))
 
 
-@pytest.mark.parametrize(("hold", "tags"), [("func step.run", ""), ("tag vip", "vip")])
+@pytest.mark.parametrize(("hold", "tags"), [("func step.run", ""), ("tag vip", "vip"), ("all", "")])
 @pytest.mark.parametrize("spread", [0, 0.001])
 def test_what_was_on_hold_begins_before_newer_tasks_of_its_lane(
     store: Store, hold: str, tags: str, spread: float

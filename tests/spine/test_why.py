@@ -386,6 +386,14 @@ async def test_it_is_on_hold(ask: Ask, check: Ask, store: Store, client: redis.R
     assert (await ask("why", "a")).state is State.PENDING
 
 
+async def test_all_tasks_are_on_hold(ask: Ask, check: Ask, store: Store) -> None:
+    await ask("hold", all=True, reason="the database is down", by="ann")
+    await make_due(ask, "a")
+    claim(store)
+    text = "on hold: all, by ann: the database is down, 1st in line"
+    await check("hold", text, "expirebridge release --all")
+
+
 # Paused, running, finished.
 
 

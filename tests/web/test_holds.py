@@ -74,6 +74,31 @@ async def test_a_function_is_put_on_hold_and_released(
     ]
 
 
+async def test_all_tasks_are_put_on_hold_and_released_over_a_time(
+    asking: Asking, async_bridge: AsyncBridge, store: Store, client: redis.Redis
+) -> None:
+    await async_bridge.make_task("mail.send", [], 0)
+    await async_bridge.make_task("sms.send", [], 0)
+    async with asking(actions=True) as pages:
+        pages.headers["origin"] = OWN
+        await pages.post("/limits", data={"action": "hold", "kind": "all", "name": ""})
+        assert claim(store).parked == 2
+        page = (await pages.get("/limits")).text
+        [row] = [each for each in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL) if ">all<" in each]
+        assert 'href="/tasks?state=waiting">2</a>' in row
+        form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(.*?)">', row))
+        assert form == {"action": "release", "kind": "all", "name": ""}
+        before = server_ms(client)
+        answer = await pages.post("/limits", data=form | {"over": "10m"})
+        assert "Done: released." in (await pages.get(answer.headers["location"])).text
+        log = words((await pages.get("/actions")).text)
+    assert client.zcount("expirebridge:pending", "-inf", before) == 1
+    assert client.zcount("expirebridge:pending", before + 300_000, "inf") == 1
+    assert re.findall(r"(hold|release) all 1 (released|on hold)", log) == [
+        ("release", "released"), ("hold", "on hold")
+    ]  # fmt: skip
+
+
 async def test_only_the_dashboard_s_own_page_holds_and_a_read_only_one_does_not(
     asking: Asking, async_bridge: AsyncBridge
 ) -> None:
@@ -92,8 +117,8 @@ async def test_only_the_dashboard_s_own_page_holds_and_a_read_only_one_does_not(
     "change",
     [
         {"action": "pause"}, {"action": ""}, {"kind": "id"}, {"kind": ""}, {"name": ""},
-        {"name": "mail"}, {"kind": "tag", "name": "a b"}, {"for": "x"}, {"for": "-1h"},
-        {"for": "0s"}, {"for": "6000w"}, {"reason": "x" * 1001},
+        {"name": "mail"}, {"kind": "tag", "name": "a b"}, {"kind": "all"}, {"for": "x"},
+        {"for": "-1h"}, {"for": "0s"}, {"for": "6000w"}, {"reason": "x" * 1001},
     ],
 )  # fmt: skip
 async def test_no_form_breaks_the_page(

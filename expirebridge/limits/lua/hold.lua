@@ -1,8 +1,8 @@
 -- flags: (none: refused whole when memory is full)
--- Puts a function or a tag on hold: its due tasks wait.
+-- Puts a function, a tag or all tasks on hold: those that are due wait.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 the hold as JSON: see holds.lua
+-- ARGV     1 database, 2 `func <name>`, `tag <tag>` or `all`, 3 the hold as JSON: see holds.lua
 -- returns  1 done, 0 not: it would end in the past
 
 -- include names

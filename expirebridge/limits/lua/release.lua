@@ -2,7 +2,7 @@
 -- Ends a hold, and lets go the first tasks that it held; sweeps let go the others.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 `func <name>` or `tag <tag>`, 3 ms over which the tasks are let go, 0 for at once
+-- ARGV     1 database, 2 `func <name>`, `tag <tag>` or `all`, 3 ms over which the tasks are let go, 0 for at once
 -- returns  nil
 
 -- include names

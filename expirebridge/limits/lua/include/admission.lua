@@ -24,6 +24,7 @@ local holds_up = {}
 
 -- The hold that keeps a task back, as the name of a lane; or nil.
 local function hold_on(func, record)
+  if is_held('all') then return HOLD .. 'all' end
   if is_held('func ' .. func) then return HOLD .. 'func ' .. func end
   if not any_hold then return nil end
   for tag in string.gmatch(record.tags or '', '%S+') do

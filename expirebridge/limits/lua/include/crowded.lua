@@ -17,6 +17,7 @@ local FRESH, BEHIND = 100, 1000
 
 -- True if a due task would have to wait behind many that do so already: it is made to wait later, from the front.
 local function is_far_behind(id, func, limits, call)
+  if is_held('all') then return count_queue(HOLD .. 'all') >= MOST_PARKED end
   if is_held('func ' .. func) then return count_queue(HOLD .. 'func ' .. func) >= MOST_PARKED end
   local args = string.sub(call, -1) == '@' and redis.pcall('HGET', record_key(id), 'args')
   for _, lane in ipairs(lanes_of(limits, { call = call, args = type(args) == 'string' and args or nil })) do

@@ -1,6 +1,6 @@
 -- gives HOLD, end_of_hold
 
--- Holds: the hash `holds` has the fields `func <name>` and `tag <tag>`. The value is JSON with `until` in ms;
+-- Holds: the hash `holds` has the fields `func <name>`, `tag <tag>`, and `all`. The value is JSON with `until` in ms;
 -- anything else holds without end. What is held waits in the queue of a lane of its own.
 local HOLD = 'hold '
 

@@ -86,13 +86,18 @@ local any_hold
 -- True for the lane in which the tasks wait that a hold keeps back.
 local function is_hold(lane) return string.sub(lane, 1, #HOLD) == HOLD end
 
+-- By field of the hash `holds`, whether it holds.
+local holds_read = {}
+
 local function is_held(field)
   if any_hold == nil then any_hold = redis.call('EXISTS', own_key('holds')) == 1 end
   if not any_hold then return false end
-  local value = redis.pcall('HGET', own_key('holds'), field)
-  if type(value) ~= 'string' then return false end
-  local ends = end_of_hold(value)
-  return not ends or ends > now
+  if holds_read[field] == nil then
+    local value = redis.pcall('HGET', own_key('holds'), field)
+    local ends = type(value) == 'string' and end_of_hold(value)
+    holds_read[field] = type(value) == 'string' and (not ends or ends > now)
+  end
+  return holds_read[field]
 end
 
 -- Number of ids with a slot in a lane, and of those that wait in it. A script counts once, and adds to these numbers
