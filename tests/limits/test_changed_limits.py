@@ -108,3 +108,106 @@ def test_a_lapsed_task_does_not_start_again_above_a_lowered_number(
     assert taken(store) == ["b"]
     end(store, "b")
     assert taken(store) == ["c"]
+
+
+# A handler that gives up a limit, or has another
+
+SHARED: Fields = [
+    ("f mail.send", b'[["all"]]'), ("f post.send", b'[["all"]]'), ("l all", b'{"most":1}'),
+    ("l other", b'{"most":500}'),
+]  # fmt: skip
+
+
+def taken_and_ended(store: Store) -> list[str]:
+    """Claim and end until nothing can start; returns who ran, in order."""
+    found: list[str] = []
+    while some := taken(store):
+        end(store, some)
+        found += some
+    return found
+
+
+@pytest.mark.parametrize(
+    "left", [b"[]", b'[["other"]]', b'[["all",0,"to",null]]'], ids=["none", "another", "with per"]
+)
+@pytest.mark.parametrize("number", [3, 130])
+def test_what_waits_in_a_lane_that_its_handler_gave_up_goes_on_elsewhere(
+    store: Store, client: redis.Redis, left: bytes, number: int
+) -> None:
+    store.run(declare_limits("aa", SHARED))
+    make(store, "first", func="post.send")
+    assert taken(store) == ["first"]
+    posts, mails = ([f"{name}{n:03}" for n in range(number)] for name in "pm")
+    make(store, *posts, func="post.send")
+    make(store, *mails)
+    while claim(store).parked:
+        pass
+    assert client.zcard(f"{PREFIX}:waiting") == 2 * number
+    store.run(declare_limits("bb", [("f mail.send", left)]))
+    assert sweep(store) == 0
+    assert taken_and_ended(store) == mails
+    end(store, ["first"])
+    assert taken_and_ended(store) == posts
+    assert sweep(store) == 0
+    for key in ("lanes", "waiting", "grants"):
+        assert client.zcard(f"{PREFIX}:{key}") == 0, key
+
+
+def test_a_limit_that_no_handler_has_holds_nobody_back(store: Store, client: redis.Redis) -> None:
+    store.run(declare_limits("aa", SHARED))
+    make(store, "a", "b", "c", "d")
+    assert taken(store) == ["a"]
+    end(store, ["a"])
+    store.run(declare_limits("bb", [("f mail.send", b"[]"), ("f post.send", b"[]")]))
+    assert sweep(store) == 0
+    assert taken(store) == ["b", "c", "d"]
+    for key in ("lanes", "waiting", "grants"):
+        assert client.zcard(f"{PREFIX}:{key}") == 0, key
+
+
+@pytest.mark.parametrize("outcome", ["retry", "failed"])
+def test_what_has_begun_in_an_ordered_lane_that_its_handler_gave_up_keeps_it_no_longer(
+    store: Store, client: redis.Redis, outcome: str
+) -> None:
+    line = b'[["line",0,"to",null]]'
+    ordered = ("l line", b'{"most":1,"ordered":true,"blocks":true}')
+    store.run(declare_limits("aa", [("f mail.send", line), ("f post.send", line), ordered]))
+    make(store, "a")
+    make(store, "b", func="post.send")
+    assert taken(store) == ["a"]
+    settle(store, Settlement("a", "t", outcome, 3600, "why"))
+    assert taken(store) == []
+    store.run(declare_limits("bb", [("f mail.send", b"[]")]))
+    assert sweep(store) == 0
+    assert taken_and_ended(store) == ["b"]
+    client.zadd(f"{PREFIX}:pending", {"a": 1}, xx=True)
+    client.delete('a:?mail.send?["x"]')
+    assert taken_and_ended(store) == (["a"] if outcome == "retry" else [])
+    assert sweep(store) == client.zcard(f"{PREFIX}:lanes") == 0
+
+
+def test_what_runs_in_a_lane_that_its_handler_gave_up_keeps_its_slot_until_it_ends(
+    store: Store,
+) -> None:
+    store.run(declare_limits("aa", SHARED))
+    make(store, "a")
+    make(store, "b", func="post.send")
+    assert taken(store) == ["a"]
+    store.run(declare_limits("bb", [("f mail.send", b"[]")]))
+    assert sweep(store) == 0
+    assert taken(store) == []
+    end(store, ["a"])
+    assert taken(store) == ["b"]
+
+
+def test_while_the_limits_of_a_function_are_lost_its_tasks_wait(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(declare_limits("aa", SHARED))
+    make(store, "a", "b")
+    assert taken(store) == ["a"]
+    end(store, ["a"])
+    client.delete(f"{PREFIX}:limits")
+    store.run(declare_limits("bb", [("f post.send", b'[["all"]]'), ("l all", b'{"most":9}')]))
+    assert sweep(store) == 0
+    assert client.zcard(f"{PREFIX}:waiting") + client.scard(f"{PREFIX}:lane:all") == 1

@@ -46,8 +46,11 @@ for at = 3, #ARGV, 2 do
   changed = changed or redis.call('HGET', own_key('limits'), ARGV[at]) ~= ARGV[at + 1]
   redis.call('HSET', own_key('limits'), ARGV[at], ARGV[at + 1])
 end
--- Some lanes may have more slots now: the sweeps go over all of them at once.
-if changed then redis.call('HSET', own_key('limits'), 'changed', now, 'cursor', '0') end
+-- Some lanes may have more slots now, and tasks wait in lanes that their function has given up: the sweeps go over all of
+-- them at once.
+if changed then
+  redis.call('HSET', own_key('limits'), 'changed', now, 'cursor', '0', 'changed waiting', now, 'waiting', '0')
+end
 local used = limits_in_use()
 for name in pairs(before) do
   if not used[name] then redis.call('HSET', own_key('limits'), 'l ' .. name, '{}') end

@@ -6,8 +6,10 @@
 -- include format
 -- include ring
 -- include hooks
+-- include fleet
+-- include state_sets
 -- include lane_keys
--- gives SERVED_AT_ONCE, waited_until, served, serve_others
+-- gives SERVED_AT_ONCE, waited_until, served, serve_others, has_runner, leave_line
 -- when limits
 -- on at_end 20 serve_freed
 -- on on_left 20 serve_others
@@ -114,17 +116,40 @@ local function let_into_order(hold, id, known, due)
   return true, slots and lane .. '\n' .. slots or lane
 end
 
+-- False if several codes run, and none of them has a task's function: it would keep a slot for a lease, while others
+-- wait that could run. If one code runs, it is claimed, and returned at once.
+local runners = {}
+local function has_runner(id)
+  if not string.find(fleet_code or '', ' ', 1, true) then return true end
+  local func = string.match(redis.call('HGET', record_key(id), 'call') or '', '^[^?]+')
+  if func and runners[func] == nil then runners[func] = others_can_run(func, '', '') end
+  return not func or runners[func]
+end
+
+-- Lets a waiting task be pending since its first due time, without the slot for which it waits: claims pass over it, or
+-- find its lanes.
+local function leave_line(id, record, first_due)
+  local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
+  redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
+  move(id, record, 'pending', first_due)
+end
+
 -- Gives the next of a lane's queue a slot: it is pending, with its first due time, so that it is the first to be
 -- claimed; for a rate, with the time of its start. False if it does not wait there.
 local function grant(lane, id, tenant, given, opening)
   local known = redis.pcall('HMGET', record_key(id), 'state', 'queue', 'slots', 'due', 'parked', 'waited',
     'tenant', 'tick')
   local waits = not known.err and known[1] == 'waiting' and known[2] == lane
-  if tenant then
+  -- In an ordered lane nobody is passed over.
+  local is_left = waits and not is_hold(lane) and not (limit_of(lane) or {}).ordered and not has_runner(id)
+  if is_left then
+    leave_line(id, read(id), number_up_to(now, known[4]) or now)
+    served = served + 1
+  elseif tenant then
     if waits then take_turn(lane, tenant) end
     leave_tenant(lane, tenant, id)
   end
-  if not waits then
+  if is_left or not waits then
     counted.queue[lane] = count_queue(lane) - change_lane('ZREM', queue_key(lane), id)
     return false
   end
@@ -190,7 +215,6 @@ end
 -- Gives the slots that this script has freed to the first who wait for them. What it does not come to is left to the
 -- next claim: true if there is something.
 local function serve_freed()
-  write_leaving()
   local unserved = {}
   local function serve(lane)
     serve_lane(lane)
@@ -205,9 +229,15 @@ local function serve_freed()
     -- A release over a time ends when nothing is left, and with the next hold.
     if is_hold(lane) and (load == 0 or not opening_of(lane)) then redis.pcall('HDEL', own_key('limits'), 'p ' .. lane) end
   end
-  for lane in pairs(touched) do serve(lane) end
-  for lane in pairs(joined) do serve(lane) end
-  touched, joined = {}, {}
+  -- Those that it passes over leave other lanes.
+  repeat
+    write_leaving()
+    local changed = touched
+    touched = {}
+    for lane in pairs(changed) do serve(lane) end
+    for lane in pairs(joined) do serve(lane) end
+    joined = {}
+  until not next(touched)
   if ready_now > claims_next then soonest = math.min(soonest, first_ready) end
   if not unserved[1] then return false end
   change_lane('SADD', own_key('unserved'), unpack(unserved))

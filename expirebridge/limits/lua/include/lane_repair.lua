@@ -5,6 +5,7 @@
 -- include lanes
 -- include limits
 -- include holds
+-- include lane_names
 -- include format
 -- include ring
 -- include grants
@@ -20,19 +21,30 @@ local LANES_AT_ONCE, MEMBERS_AT_ONCE, HOLDS_AT_ONCE, WAITING_AT_ONCE = 50, 20, 2
 local NOT_TAKEN = 'no listener took it while it had its slot'
 -- Places in lanes that were wrong: an interrupted script, or another client.
 local mended = 0
--- True while the lanes are looked at after a change of limits.
+-- True while the lanes, or the tasks that wait, are looked at after a change of limits.
 local is_hurried = false
 
--- Takes the last of its slots from a task.
-local function drop_last_slot(id, slots, lane)
-  local rest = string.match(slots, '^(.*)\n[^\n]+$')
+-- Takes one of its slots from a task.
+local function drop_slot(id, slots, lane)
+  local rest = {}
+  for each in string.gmatch(slots, '[^\n]+') do
+    if each ~= lane then rest[#rest + 1] = each end
+  end
   append(gone.lane, lane, id)
-  if rest then
-    redis.call('HSET', record_key(id), 'slots', rest)
+  if rest[1] then
+    redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n'))
   else
     redis.call('HDEL', record_key(id), 'slots')
+    redis.call('ZREM', own_key('grants'), id)
   end
   touched[lane] = true
+end
+
+-- Takes a task that no listener can run out of its lanes; it was due when its rate had no start yet, too.
+local function leave_unrun(id)
+  local due = number_up_to(now, redis.call('HGET', record_key(id), 'due')) or now
+  redis.call('ZADD', state_set('pending'), 'XX', 'LT', due, id)
+  leave_lanes(id, 'ordered')
 end
 
 -- A grant holds for a lease. What nobody took waits again, behind all others.
@@ -44,10 +56,11 @@ local function take_back(id)
   local limit = limit_of(lane) or {}
   -- In an ordered lane nobody is passed over.
   if limit.ordered then return end
+  if not has_runner(id) then return leave_unrun(id) end
   -- One that never waited has no tenant yet: the next claim finds its turn. What else it has it keeps, for a lease.
   if limit.fair and not known[4] then
     if known[1] ~= lane then redis.call('ZADD', own_key('grants'), now, id) end
-    return drop_last_slot(id, known[1], lane)
+    return drop_slot(id, known[1], lane)
   end
   redis.call('ZADD', state_set('waiting'), number_up_to(now, known[3]) or now, id)
   change_lane('ZADD', queue_key(lane), now, id)
@@ -55,7 +68,7 @@ local function take_back(id)
   redis.call('HSET', record_key(id), 'state', 'waiting', 'queue', lane, 'parked', now, 'error', NOT_TAKEN)
   if limit.fair then join_queue(id, lane, known[4], now) end
   note_longest(lane, { now, id })
-  drop_last_slot(id, known[1], lane)
+  drop_slot(id, known[1], lane)
   redis.call('ZREM', state_set('pending'), id)
 end
 
@@ -90,17 +103,32 @@ local function bring_forward(lane, id)
   soonest = math.min(soonest, start)
 end
 
+-- True if the function of a task was declared, and has a lane no longer.
+local function has_given_up(id, lane)
+  local record = read(id, { 'args' })
+  local func = record and string.match(record.call, '^[^?]*')
+  if not func or redis.pcall('HEXISTS', own_key('limits'), 'f ' .. func) ~= 1 then return false end
+  for _, each in ipairs((lanes_of(limits_of(func) or NONE, record))) do
+    if each == lane then return false end
+  end
+  return true
+end
+
 -- Removes ids that do not have a slot by their records, and serves the queue. `load` is how many tasks the lane has, as
--- was noted.
-local function mend_lane(lane, load)
+-- was noted; `is_changed` after a change of limits.
+local function mend_lane(lane, load, is_changed)
   for _, id in ipairs(change_lane('SRANDMEMBER', lane_key(lane), MEMBERS_AT_ONCE)) do
     local known = redis.pcall('HMGET', record_key(id), 'slots', 'state')
     local is_over = FINISHED[known[2]] and not (known[2] == 'failed' and (limit_of(lane) or {}).blocks)
     local has = not known.err and not is_over
       and string.find('\n' .. (known[1] or '') .. '\n', '\n' .. lane .. '\n', 1, true)
     local limit = limit_of(lane)
-    if has and limit and not limit.ordered and not known[2] and not is_granted(id) then
+    if has and is_changed and known[2] ~= 'running' and has_given_up(id, lane) then
+      drop_slot(id, known[1], lane)
+    elseif has and limit and not limit.ordered and not known[2] and not is_granted(id) then
       leave_lanes(id, 'ordered') -- it was kept while the limit was lost
+    elseif has and not (limit and limit.ordered) and not known[2] and not has_runner(id) then
+      leave_unrun(id)
     elseif has then
       bring_forward(lane, id)
     else
@@ -126,9 +154,16 @@ local function is_queued(id)
     or change_lane('ZSCORE', tenant_key(lane, tenant), id) and change_lane('ZSCORE', turns_key(lane), tenant)
 end
 
+-- Lets tasks be claimed anew that wait in a lane that their function has given up.
+local function leave_given_up(id)
+  local known = redis.pcall('HMGET', record_key(id), 'queue', 'due')
+  if known.err or not known[1] or is_hold(known[1]) or not has_given_up(id, known[1]) then return end
+  leave_line(id, read(id), number_up_to(now, known[2]) or now)
+end
+
 -- Lets tasks be claimed anew that no queue has: nobody would ever grant them a slot. Another client has changed the
--- queue, or the record.
-local function requeue_lost(cursor, keep_failed)
+-- queue, or the record. After a change of limits it looks for others, too.
+local function requeue_lost(cursor, keep_failed, is_changed)
   local page = redis.call('ZSCAN', state_set('waiting'), cursor, 'COUNT', WAITING_AT_ONCE)
   for i = 1, #page[2], 2 do
     local id = page[2][i]
@@ -140,6 +175,8 @@ local function requeue_lost(cursor, keep_failed)
         move(id, record, 'pending', number_up_to(now, page[2][i + 1]))
       end
       mended = mended + 1
+    elseif is_changed then
+      leave_given_up(id)
     end
   end
   return page[1]
@@ -173,13 +210,15 @@ local function mend_lanes(lease, keep_failed)
   for _, lane in ipairs(change_lane('ZRANDMEMBER', own_key('held'), HOLDS_AT_ONCE)) do
     if opening_of(lane) then touched[lane] = true end
   end
-  local known = redis.pcall('HMGET', own_key('limits'), 'cursor', 'changed', 'waiting')
+  local known = redis.pcall('HMGET', own_key('limits'), 'cursor', 'changed', 'waiting', 'changed waiting')
   if known.err then return end
   local page = change_lane('ZSCAN', own_key('lanes'), cursor_of(known[1]), 'COUNT', LANES_AT_ONCE)
-  for i = 1, #page[2], 2 do mend_lane(page[2][i], page[2][i + 1]) end
-  redis.call('HSET', own_key('limits'), 'cursor', page[1], 'waiting', requeue_lost(cursor_of(known[3]), keep_failed))
-  is_hurried = known[2] and page[1] ~= '0'
-  if known[2] and not is_hurried then redis.call('HDEL', own_key('limits'), 'changed') end
+  for i = 1, #page[2], 2 do mend_lane(page[2][i], page[2][i + 1], known[2]) end
+  local waiting = requeue_lost(cursor_of(known[3]), keep_failed, known[4])
+  redis.call('HSET', own_key('limits'), 'cursor', page[1], 'waiting', waiting)
+  if known[2] and page[1] == '0' then redis.call('HDEL', own_key('limits'), 'changed') end
+  if known[4] and waiting == '0' then redis.call('HDEL', own_key('limits'), 'changed waiting') end
+  is_hurried = known[2] and page[1] ~= '0' or known[4] and waiting ~= '0'
 end
 
 local function sweep_lanes(_, lease, keep_failed)

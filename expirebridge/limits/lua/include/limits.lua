@@ -19,7 +19,7 @@
 --   p <hold>       while what a hold kept back is let go over a time: the ms at which the next is due, and the ms
 --                  between two
 --   cursor         how far the sweeps have gone over the lanes, `changed` is there until they have seen all of a change
---   waiting        how far they have gone over the tasks that wait
+--   waiting        how far they have gone over the tasks that wait; `changed waiting` is there in the same way
 --   behind         how far claims have looked at due tasks, while many are made to wait: score and id
 --   d <word>       there if the declaration with this fingerprint was written
 local function read_json(key, field)
