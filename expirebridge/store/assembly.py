@@ -12,7 +12,8 @@ It is pasted as a block, since Lua allows no more than 200 names in one scope:
     end
 
 With a line `-- when limits` the block is entered only in a database that uses this feature: what it
-gives is nil in others. `-- unless plain` enters it where anything but plain tasks may be.
+gives is nil in others. `-- unless plain` enters it where anything but plain tasks may be. What only
+such blocks lead to is in a block of the same condition.
 
 A line `-- on on_move 20 leave_or_keep` adds something of the file to a list of hooks.lua, in each
 script that goes through that list, which need not include the file. Files with lower numbers come
@@ -201,6 +202,9 @@ class LuaFile:
 
 Piece = tuple[LuaFile, Sequence[Statement]]
 """A part of a script, in its place: statements of a file."""
+Conditions = frozenset[str]
+"""Where a statement is needed: where any of these is true. Without any, everywhere."""
+_EVERYWHERE = Conditions()
 
 
 def assemble(script: LuaFile, pieces: Sequence[Piece]) -> str:
@@ -216,13 +220,18 @@ def assemble(script: LuaFile, pieces: Sequence[Piece]) -> str:
             if not file.declares(name):
                 giver = hidden[name].name
                 raise ValueError(f"{file.name}.lua uses {name}, which {giver}.lua does not give")
-    kept, shared_names = _reached(pieces, givers)
-    return "".join(
-        "".join(one.text for one in those if one in kept)
-        if file is script
-        else _block(file, [one for one in those if one in kept], shared_names)
-        for file, those in pieces
-    )
+    reached = _Reached(pieces, givers)
+    settled = _settled_after(script, pieces, reached)
+    texts: list[str] = []
+    for place, (file, those) in enumerate(pieces):
+        kept = {one: reached.conditions[one] for one in those if one in reached.conditions}
+        if file is script:
+            texts += [one.text for one in kept]
+        else:
+            if place <= settled:
+                kept = dict.fromkeys(kept, _EVERYWHERE)
+            texts.append(_block(file, kept, reached.shared))
+    return "".join(texts)
 
 
 def _givers(files: Iterable[LuaFile]) -> dict[str, LuaFile]:
@@ -235,50 +244,104 @@ def _givers(files: Iterable[LuaFile]) -> dict[str, LuaFile]:
     return givers
 
 
-def _reached(
-    pieces: Sequence[Piece], givers: dict[str, LuaFile]
-) -> tuple[set[Statement], set[str]]:
-    """The statements to which something leads that is there for its effect.
+def _settled_after(script: LuaFile, pieces: Sequence[Piece], reached: "_Reached") -> int:
+    """The place of the piece behind which the conditions of blocks do not change any more.
 
-    Second, the names by which one file leads to another.
+    Before that, their names are not there, or the script may begin to use a feature.
     """
-    kept: set[Statement] = set()
-    shared: set[str] = set()
-    follow: list[tuple[LuaFile, Statement]] = []
-    adding: dict[str, list[tuple[LuaFile, Statement]]] = {}
-    for file, those in pieces:
-        for one in those:
-            if one.adds_to:
-                adding.setdefault(one.adds_to, []).append((file, one))
-            elif not one.names:
-                follow.append((file, one))
-    while follow:
-        file, statement = follow.pop()
-        if statement in kept:
-            continue
-        kept.add(statement)
-        for word in statement.words | file.needed:
-            definer = file
-            if word not in file.defined:
-                if word not in givers:
-                    continue
-                definer = givers[word]
-                shared.add(word)
-            follow += [(definer, one) for one in definer.defined[word]]
-            follow += adding.get(word, ())
-    return kept, shared
+    given = {name for file, _ in pieces for name in file.gives}
+    needed = {name for file, _ in pieces for name in file.needed & given}
+    change = re.compile(rf"\b(?:{'|'.join(needed)})\b(?:\[\w+\]|\.\w+)?(?:, \w+)* = ")
+    can_change = any(
+        not needed.isdisjoint(one.words - one.names) and change.search(one.text)
+        for one in reached.conditions
+    )
+    last = 0
+    for place, (file, those) in enumerate(pieces):
+        if not needed.isdisjoint(file.gives):
+            last = place
+        elif file is script and can_change and not all(one.names for one in those):
+            last = place if any(file.condition for file, _ in pieces[place:]) else last
+    return last
 
 
-def _block(file: LuaFile, body: Sequence[Statement], shared: set[str]) -> str:
-    """The text of statements of a shared file, in which all names stay that are not shared."""
+class _Reached:
+    """The statements to which something leads that is there for its effect, and how."""
+
+    def __init__(self, pieces: Sequence[Piece], givers: dict[str, LuaFile]) -> None:
+        self.conditions: dict[Statement, Conditions] = {}
+        """Where each of them is needed. What blocks lead to that are entered on a condition is
+        needed on this condition, if nothing else leads to it."""
+        self.shared: set[str] = set()
+        """The names by which one file leads to another."""
+        self._givers = givers
+        self._adding: dict[str, list[tuple[LuaFile, Statement]]] = {}
+        self._follow: list[tuple[LuaFile, Statement]] = []
+        for file, those in pieces:
+            for one in those:
+                if one.adds_to:
+                    self._adding.setdefault(one.adds_to, []).append((file, one))
+                elif not one.names:
+                    self._reach(file, one, _EVERYWHERE)
+        while self._follow:
+            self._lead(*self._follow.pop())
+
+    def _reach(self, file: LuaFile, statement: Statement, conditions: Conditions) -> None:
+        if file.condition:
+            conditions = Conditions([file.condition])
+        known = self.conditions.get(statement)
+        if known is not None:
+            conditions = known | conditions if known and conditions else _EVERYWHERE
+        if known != conditions:
+            self.conditions[statement] = conditions
+            self._follow.append((file, statement))
+
+    def _lead(self, file: LuaFile, statement: Statement) -> None:
+        """Reach all to which a statement leads."""
+        conditions = self.conditions[statement]
+        for word in statement.words:
+            self._lead_by(word, file, conditions)
+        for word in file.needed - statement.words:
+            self._lead_by(word, file, _EVERYWHERE)
+
+    def _lead_by(self, word: str, file: LuaFile, conditions: Conditions) -> None:
+        definer = file
+        if word not in file.defined:
+            if word not in self._givers:
+                return
+            definer = self._givers[word]
+            self.shared.add(word)
+        for one in definer.defined[word]:
+            self._reach(definer, one, conditions)
+        for adder, one in self._adding.get(word, ()):
+            self._reach(adder, one, conditions)
+
+
+def _block(file: LuaFile, body: dict[Statement, Conditions], shared: set[str]) -> str:
+    """The text of statements of a shared file, in which all names stay that are not shared.
+
+    What is needed on a condition is in a block that is entered on it, or is the whole block.
+    """
     if not body:
         return ""
+    whole = Conditions().union(*body.values()) if all(body.values()) else _EVERYWHERE
     outer: set[str] = set()
     texts: list[str] = []
-    for one in body:
+    within = _EVERYWHERE
+    for one, conditions in body.items():
         is_outer = not shared.isdisjoint(one.names) and not one.names.isdisjoint(file.gives)
         outer |= one.names if is_outer else set()
+        needed = conditions if is_outer and not whole else _EVERYWHERE
+        if needed != within:
+            texts.append(("end\n" if within else "") + (_if(needed) if needed else ""))
+            within = needed
         texts.append(_LOCAL.sub("", one.text, count=1) if is_outer else one.text)
+    if within:
+        texts.append("end\n")
     names = ", ".join(name for name in file.gives if name in outer)
-    opening = f"if {file.condition} then" if file.condition else "do"
-    return f"{f'local {names} ' if names else ''}{opening}\n{''.join(texts)}end\n"
+    opening = _if(whole) if whole else "do\n"
+    return f"{f'local {names} ' if names else ''}{opening}{''.join(texts)}end\n"
+
+
+def _if(conditions: Conditions) -> str:
+    return f"if {' or '.join(sorted(conditions))} then\n"

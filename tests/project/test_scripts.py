@@ -172,11 +172,11 @@ def test_shared_lua_of_the_spine_knows_no_room() -> None:
 
 
 def test_features_are_asked_by_headers_alone() -> None:
-    """But for these: a script without shared files of a feature, and one that may begin its use."""
+    """But for these: what may begin a feature's use, has no file of it, or ends before it."""
     found = {file for file in TEXTS if re.search(r"\buses\b", without_comments(file))}
     assert found == {
-        "include/format", "include/features", "include/arrivals", "include/noted", "declare_limits",
-        "read_decisions", "receive_holds_and_weights",
+        "include/format", "include/features", "include/arrivals", "include/noted", "claim",
+        "declare_limits", "read_decisions", "receive_holds_and_weights",
     }  # fmt: skip
 
 
@@ -276,6 +276,74 @@ def test_a_block_is_entered_where_its_feature_is_in_use(lua: Path) -> None:
         "local uses do\n\nuses = {}\nend\n"
         "local sail if uses.boats then\nfunction sail() end\nend\nif sail then sail() end\n"
     )
+
+
+SAIL_AND_ROW = """\
+-- include seas
+-- gives sail, row
+
+local knots = 3
+local function sail() return knots end
+local function row() return knots end
+"""
+
+
+@pytest.fixture
+def boats(lua: Path) -> Path:
+    """The same folder, with a block that is entered on a condition, and what it includes."""
+    (lua / "include" / "seas.lua").write_text("-- gives uses\n\nlocal uses = {}\n")
+    (lua / "include" / "ships.lua").write_text(SAIL_AND_ROW)
+    (lua / "include" / "ports.lua").write_text(
+        "-- include ships\n-- gives moor\n-- when boats\n\n"
+        "local function moor() return sail() end\n"
+    )
+    return lua
+
+
+SEAS = "local uses do\n\nuses = {}\nend\n"
+PORTS = "local moor if uses.boats then\nfunction moor() return sail() end\nend\n"
+
+
+def test_what_blocks_alone_need_is_in_a_block_that_is_entered_with_them(boats: Path) -> None:
+    (boats / "land.lua").write_text("-- flags: (none)\n-- include ports\nif moor then moor() end\n")
+    assert script_loader.load("land").plain.text == (
+        f"{SEAS}local sail if uses.boats then\nlocal knots = 3\n"
+        f"function sail() return knots end\nend\n{PORTS}if moor then moor() end\n"
+    )
+
+
+def test_what_a_script_needs_in_any_case_stays_beside_it(boats: Path) -> None:
+    (boats / "land.lua").write_text(
+        "-- flags: (none)\n-- include ships\n-- include ports\nrow()\nif moor then moor() end\n"
+    )
+    assert script_loader.load("land").plain.text == (
+        f"{SEAS}local sail, row do\nlocal knots = 3\n"
+        "if uses.boats then\nfunction sail() return knots end\nend\n"
+        f"function row() return knots end\nend\n{PORTS}row()\nif moor then moor() end\n"
+    )
+
+
+def test_what_comes_before_a_script_may_begin_a_feature_is_in_no_such_block(boats: Path) -> None:
+    (boats / "land.lua").write_text(
+        "-- flags: (none)\n-- include seas\n-- include ships\nuses.boats = true\n"
+        "-- include ports\nmoor()\n"
+    )
+    assert script_loader.load("land").plain.text == (
+        f"{SEAS}local sail do\nlocal knots = 3\nfunction sail() return knots end\nend\n"
+        f"uses.boats = true\n{PORTS}moor()\n"
+    )
+
+
+def test_a_claim_that_finds_nothing_leaves_nothing_undone() -> None:
+    """It ends before these lists, unless there are limits, or the listener declares some."""
+    lists = {"on_left", "at_end", "lacking"}
+    files = [LuaFile(name, TEXTS[f"include/{name}"]) for name in HOOKING]
+    conditions = {
+        file.name: file.condition
+        for file in files
+        if not lists.isdisjoint(hook.list for hook in file.hooks)
+    }
+    assert conditions == {"grants": "uses.limits", "declared": ""}
 
 
 @pytest.mark.parametrize(
