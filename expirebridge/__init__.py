@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from expirebridge.hooks import hook, lifespan
     from expirebridge.limits.hold import Hold
     from expirebridge.limits.lanes import Lane
-    from expirebridge.limits.values import Limit, LimitListing, Rate
+    from expirebridge.limits.values import Budget, Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
     from expirebridge.marking import handler
     from expirebridge.observe.logs import log_event
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncBridge",
     "Bridge",
+    "Budget",
     "Busy",
     "Call",
     "Change",
@@ -150,7 +151,7 @@ _NAMES = {
     "hooks": "hook lifespan",
     "limits.hold": "Hold",
     "limits.lanes": "Lane",
-    "limits.values": "Limit LimitListing Rate",
+    "limits.values": "Budget Limit LimitListing Rate",
     "listener.listener": "Listener",
     "marking": "handler",
     "observe.logs": "log_event",

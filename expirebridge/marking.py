@@ -9,7 +9,7 @@ from typing import overload
 
 from expirebridge.handlers.definition import F, mark, marks_of
 from expirebridge.limits.bound_limits import binding_of
-from expirebridge.limits.values import Limit, Rate
+from expirebridge.limits.values import Limit, Pace
 from expirebridge.task.durations import Duration
 from expirebridge.task.keywords import advising
 from expirebridge.task.policies import MisfireSpec, RetrySpec
@@ -30,7 +30,7 @@ def handler(
     process: bool = False,
     private: bool = False,
     limit: Limit | Sequence[Limit] | None = None,
-    rate: Rate | None = None,
+    rate: Pace | Sequence[Pace] | None = None,
 ) -> Callable[[F], F]: ...
 @advising
 def handler(
@@ -47,7 +47,7 @@ def handler(
     process: bool = False,
     private: bool = False,
     limit: Limit | Sequence[Limit] | None = None,
-    rate: Rate | None = None,
+    rate: Pace | Sequence[Pace] | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a function as a handler, and give it a policy of its own.
 
@@ -72,8 +72,9 @@ def handler(
     With `private`, the arguments of its tasks are never in the name of a key, if they are made with
     the function itself; with its name, give `make_task(..., private=True)`.
 
-    `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`; `rate` is how
-    many start in a time, such as `Rate(100, "1m")`. `Limit` says which of them go together.
+    `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`, or a list of
+    two; `rate` is how many start in a time, such as `Rate(100, "1m")`, how much they spend, such as
+    `Budget(200_000, "1m", of="tokens")`, or a list of up to three.
 
     Raises InvalidTask for values that cannot be, and for what is no function, such as a
     `functools.partial`: no task could name it.

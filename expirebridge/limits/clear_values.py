@@ -65,11 +65,14 @@ def _read() -> Steps[Mapping[str, Sequence[Any]]]:
 
 
 def _arguments(limit: object) -> list[tuple[int, str, str | None]]:
-    """The arguments of one declared limit, for its lane and its tenant: see `BoundLimit.entry`."""
+    """The arguments of one declared limit, for its lane, its tenant and its cost.
+
+    See `BoundLimit.entry`.
+    """
     entry = limit if isinstance(limit, list) else []
-    three = [entry[at : at + 3] for at in (1, 4)]
+    three = [entry[at : at + 3] for at in (1, 4, 7)]
     return [
-        (place, name, default if isinstance(default, str) else None)
+        (place, name, None if default is None else str(default))
         for place, name, default in (one for one in three if len(one) == 3)
         if isinstance(place, int) and isinstance(name, str)
     ]

@@ -1,5 +1,6 @@
 """Why a task waits that is limited: for a slot, or for a start of a rate."""
 
+import math
 from dataclasses import replace
 from datetime import datetime
 
@@ -46,7 +47,7 @@ def _waits(found: Circumstances, place: QueuePlace) -> Reason:
     if limit is None:
         return reason(found, "undeclared", str(place), since, remedy)
     if limit.interval is not None:
-        start = _next_start(found, place, limit.interval * 1_000_000, limit.burst or 1)
+        start = _next_start(found, place, limit)
         return _starts(found, place, limit, start)
     holders = _holders(found)
     failed = next((id for id, state in holders if state == State.FAILED), None)
@@ -82,25 +83,36 @@ def _starts(
     found: Circumstances, place: QueuePlace, limit: DeclaredLimit, start: datetime
 ) -> Reason:
     """It waits for a start of a rate, or was granted one that is not due yet."""
-    burst = ((limit.burst or 1) - 1) * (limit.interval or 0) * 1_000_000
-    code, text, rests_until = "rate", "", _from_us((found.fact("rest") or 0) - burst)
+    one, span = _times_of(limit)
+    code, text, rests_until = "rate", "", _from_us((found.fact("rest") or 0) + one - span)
     if rests_until > found.now:
         code, text = "rests", f"; the lane rests after Busy until {clock(rests_until)}"
     text = f"{place}{text}; its start is due {ahead(start, found.now)}"
     return reason(found, code, text, found.parked, "expirebridge limits")
 
 
-def _next_start(found: Circumstances, place: QueuePlace, interval: float, burst: int) -> datetime:
+def _times_of(limit: DeclaredLimit) -> tuple[float, float]:
+    """The microseconds of one start of a rate, and of all that may start at once."""
+    interval, burst = (limit.interval or 0) * 1_000_000, limit.burst or 1
+    if not limit.of:
+        return interval, burst * interval
+    return interval, math.ceil(burst * (limit.every or 0) * 1_000_000 / (limit.starts or 1))
+
+
+def _next_start(found: Circumstances, place: QueuePlace, limit: DeclaredLimit) -> datetime:
     """When a rate lets it start, if no other task comes or goes: as `next_start` in limits.lua.
 
-    `interval` is in microseconds, and so are the two facts: when all starts of the rate are made
-    good, and when they are after `Busy`.
+    The facts are in microseconds: when all starts of the rate are made good, when they are after
+    `Busy`, and of a budget what is taken by this task and by those before it.
     """
     now = to_ms(found.now) * 1000
+    one, span = _times_of(limit)
     before = place.held + (place.position or 1) - 1
+    takes = found.fact("takes")
+    ahead = (before + 1) * one if takes is None else takes
     arrival, rest = found.fact("arrival") or 0, found.fact("rest") or 0
-    arrival = max(min(max(arrival, now), now + burst * interval), rest)
-    return _from_us(max(now, arrival + (before - burst + 1) * interval))
+    arrival = max(min(max(arrival, now), now + span), rest)
+    return _from_us(max(now, arrival + ahead - span))
 
 
 def _holders(found: Circumstances) -> list[tuple[str, str]]:

@@ -18,6 +18,10 @@ from expirebridge.task.texts import short_repr
 
 MOST = 1_000_000
 """The largest number of slots of a lane, of starts in a time, and of a burst."""
+MOST_OF_BUDGET = 1_000_000_000
+"""The largest amount of a budget, and its largest burst."""
+MOST_RATES = 3
+"""Rates and budgets of one handler."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _SECOND = 1_000_000  # in microseconds
@@ -32,8 +36,7 @@ class Limit:
     without it, a limit belongs to its handler alone. A task that waits for a slot longer than
     `wait` (seconds, a timedelta, or text such as "5m") fails; without it, it waits however long.
 
-    A handler has at most two limits and rates together: of two limits one is with `per`, and one
-    without.
+    A handler has at most two limits, one with `per` and one without.
 
     Raises InvalidTask unless `most` is a whole number from 1 to 1,000,000, `per` could be the name
     of a parameter, `name` has 1 to 100 characters from `A-Z a-z 0-9 _ -`, and `wait` is a duration
@@ -98,6 +101,8 @@ class Rate:
     pause up to `burst` may start at once: in any time there are at most `burst` more than the rate
     gives. `per` and `name` are those of `Limit`.
 
+    A handler has at most three rates and budgets together.
+
     Raises InvalidTask unless `starts` and `burst` are whole numbers from 1 to 1,000,000, with at
     most a million starts a second, and a burst that takes at most 100 years to be used again; and
     as `Limit` for `per` and `name`.
@@ -114,33 +119,97 @@ class Rate:
         _check_number(self.starts, name="starts")
         _check_number(self.burst, name="burst")
         _check_names(self.per, self.name)
-        if self._every_us() < self.starts:
+        every = _in_us(self.every)
+        if every < self.starts:
             raise InvalidTask(
                 f"every={self.every!r}: {self.starts} starts in that time are more than one a "
                 "microsecond: give a longer time, or fewer starts"
             )
-        if self.interval * self.burst > LONGEST * _SECOND:
+        if self.refill > LONGEST:
             raise InvalidTask(
                 f"burst={self.burst!r}: at this rate, so many starts take over 100 years: give "
                 "a smaller burst"
             )
 
     @property
-    def interval(self) -> int:
-        """Microseconds between two starts, rounded up: the rate is never exceeded."""
-        return -(-self._every_us() // self.starts)
+    def kind(self) -> str:
+        """The end of its name, if it has none of its own."""
+        return "rate"
+
+    @property
+    def refill(self) -> float:
+        """Seconds until a burst that was used up is there again."""
+        return _in_us(self.every) * self.burst / self.starts / _SECOND
 
     def encode(self) -> bytes:
-        """The numbers as JSON, for the database: the interval in microseconds, and the burst."""
-        return orjson.dumps({"interval": self.interval, "burst": self.burst})
-
-    def _every_us(self) -> int:
-        return round(seconds_of(self.every, name="every") * _SECOND)
+        """The numbers as JSON, for the database: `every` in microseconds."""
+        numbers = {"starts": self.starts, "every": _in_us(self.every), "burst": self.burst}
+        return orjson.dumps(numbers)
 
 
-def _check_number(value: object, *, name: str) -> None:
-    if type(value) is not int or not 1 <= value <= MOST:
-        raise InvalidTask(f"{name}={value!r}: it must be a whole number, 1 to {MOST}")
+@advising
+@dataclass(frozen=True)
+class Budget:
+    """At most `amount` is spent in `every`: in all, or for each value of the argument `per`.
+
+    `of` is the parameter that says what a task costs, a whole number such as the tokens of a
+    request. A task begins when the budget has room for that. It grows again evenly; after a pause
+    up to `burst` may be spent at once, which is the whole amount unless it is given. A task that
+    costs more takes the whole burst, and so does one whose cost nobody can read; one that does not
+    give the argument costs the parameter's default. What an attempt spends beyond it is charged by
+    `current_task().spend(n)`. `every`, `per` and `name` are those of `Rate`.
+
+    Raises InvalidTask unless `amount` and `burst` are whole numbers from 1 to 1,000,000,000, and as
+    `Rate`.
+    """
+
+    amount: int
+    every: Duration
+    _: KW_ONLY
+    of: str
+    per: str | None = None
+    name: str | None = None
+    burst: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_number(self.amount, name="amount", most=MOST_OF_BUDGET)
+        if self.burst is not None:
+            _check_number(self.burst, name="burst", most=MOST_OF_BUDGET)
+        if not (isinstance(self.of, str) and self.of.isidentifier()):
+            raise InvalidTask(f"of={self.of!r}: give the name of a parameter, such as 'tokens'")
+        _check_names(self.per, self.name)
+        if _in_us(self.every) < 1:
+            raise InvalidTask(f"every={self.every!r}: it must be at least a microsecond")
+        if self.refill > LONGEST:
+            raise InvalidTask(
+                f"burst={self.burst!r}: at this rate, so much takes over 100 years: give a "
+                "smaller burst"
+            )
+
+    @property
+    def kind(self) -> str:
+        """The end of its name, if it has none of its own."""
+        return self.of
+
+    @property
+    def refill(self) -> float:
+        """Seconds until a burst that was used up is there again."""
+        return _in_us(self.every) * (self.burst or self.amount) / self.amount / _SECOND
+
+    def encode(self) -> bytes:
+        """The numbers as JSON, for the database: `every` in microseconds."""
+        numbers = {"starts": self.amount, "every": _in_us(self.every), "of": self.of}
+        return orjson.dumps(numbers | ({} if self.burst is None else {"burst": self.burst}))
+
+
+RATES = (Rate, Budget)
+Pace = Rate | Budget
+"""What says when tasks may start, instead of how many run at once."""
+
+
+def _check_number(value: object, *, name: str, most: int = MOST) -> None:
+    if type(value) is not int or not 1 <= value <= most:
+        raise InvalidTask(f"{name}={value!r}: it must be a whole number, 1 to {most}")
 
 
 def _check_names(per: object, own: object, name: str = "per") -> None:
@@ -150,6 +219,10 @@ def _check_names(per: object, own: object, name: str = "per") -> None:
         raise InvalidTask(f"name={own!r}: a limit's name has 1 to 100 characters from A-Za-z0-9_-")
 
 
+def _in_us(every: Duration) -> int:
+    return round(seconds_of(every, name="every") * _SECOND)
+
+
 def _in_ms(wait: Duration) -> int:
     return round(seconds_of(wait, name="wait") * 1000)
 
@@ -157,30 +230,48 @@ def _in_ms(wait: Duration) -> int:
 # The arguments `limit=` and `rate=` of `@handler`.
 
 
-def limits_of(limit: Limit | Sequence[Limit] | None, rate: Rate | None) -> tuple[Limit | Rate, ...]:
-    """Return the limits of a handler in the order in which a task takes its slots.
+def limits_of(
+    limit: Limit | Sequence[Limit] | None, rate: Pace | Sequence[Pace] | None
+) -> tuple[Limit | Pace, ...]:
+    """Return the limits and rates of a handler.
 
-    That is the ordered limit, the rate, the limit with `per`, the limit without: tasks that have a
-    slot in one lane and wait for the next are then never in a circle. Raises InvalidTask for more
-    than two in all, and for two limits that both have `per`, or both lack it.
+    Raises InvalidTask for more than two limits, or three rates, and for two limits that both have
+    `per`, or both lack it.
     """
     limits = _listed(limit)
-    if rate is not None and not isinstance(rate, Rate):
-        raise InvalidTask(f"rate={rate!r}: give a Rate, such as Rate(100, '1m')")
-    both: tuple[Limit | Rate, ...] = limits if rate is None else (rate, *limits)
-    if len(both) > 2:
-        raise InvalidTask(f"limit=, rate=: {len(both)} on one handler; at most two together")
+    if len(limits) > 2:
+        raise InvalidTask(f"limit=: {len(limits)} on one handler; at most two")
     if len(limits) == 2 and (limits[0].per is None) == (limits[1].per is None):
         which = "without" if limits[0].per is None else "with"
         raise InvalidTask(
             f"limit={limit!r}: two limits {which} `per`: give one with it and one without"
         )
-    return tuple(sorted(both, key=_turn))
+    return (*_rates(rate), *limits)
 
 
-def _turn(one: Limit | Rate) -> tuple[bool, bool, bool]:
-    is_ordered = isinstance(one, Limit) and one.ordered
-    return not is_ordered, isinstance(one, Limit), one.per is None
+def turn(limit: Limit | Pace, name: str) -> tuple[object, ...]:
+    """Sort the limits of a handler by it: a task takes its slots in this order, for all handlers.
+
+    Ordered limits first, then rates with `per` and without, then limits with `per` and without;
+    among rates those that take longer to be there again, since what waits for a fast one meanwhile
+    holds up no slow one; then by name. So tasks that have something in one lane, and wait for the
+    next, are never in a circle.
+    """
+    if isinstance(limit, Limit):
+        return (0, "") if limit.ordered else (2, limit.per is None, 0, name)
+    return (1, limit.per is None, -limit.refill, name)
+
+
+def _rates(rate: object) -> tuple[Pace, ...]:
+    listed = rate if isinstance(rate, list | tuple) else () if rate is None else (rate,)
+    if not all(isinstance(one, RATES) for one in listed):
+        raise InvalidTask(
+            f"rate={rate!r}: give a Rate, such as Rate(100, '1m'), a Budget, such as "
+            "Budget(200_000, '1m', of='tokens'), or a list of them"
+        )
+    if len(listed) > MOST_RATES:
+        raise InvalidTask(f"rate=: {len(listed)} on one handler; at most {MOST_RATES}")
+    return tuple(listed)
 
 
 def _listed(limit: object) -> tuple[Limit, ...]:

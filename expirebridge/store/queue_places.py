@@ -13,15 +13,19 @@ from expirebridge.task.task import from_ms
 def limit_from(name: str, raw: bytes | None, functions: Sequence[str] = ()) -> DeclaredLimit | None:
     """Read what a listener declared; None if there is nothing, or it cannot be read."""
     spec = _object(raw)
-    most, interval = _number(spec.get("most")), _number(spec.get("interval"))
-    if most is None and interval is None:
+    most, starts, every = (_number(spec.get(word)) for word in ("most", "starts", "every"))
+    is_rate = starts is not None and every is not None and starts > 0 and every > 0
+    if most is None and not is_rate:
         return None
-    burst, wait = _number(spec.get("burst")), _number(spec.get("wait"))
+    burst, wait, of = _number(spec.get("burst")), _number(spec.get("wait")), spec.get("of")
+    usual = starts if of else 1
     return DeclaredLimit(
         name=name,
-        most=int(most) if most is not None and interval is None else None,
-        interval=None if interval is None else interval / 1_000_000,
-        burst=None if interval is None else max(int(burst or 1), 1),
+        most=int(most) if most is not None and not is_rate else None,
+        starts=int(starts) if is_rate and starts is not None else None,
+        every=every / 1_000_000 if is_rate and every is not None else None,
+        burst=max(int(burst or usual or 1), 1) if is_rate else None,
+        of=of if is_rate and isinstance(of, str) else "",
         wait=None if wait is None else wait / 1000,
         fair=spec.get("fair") is True,
         ordered=spec.get("ordered") is True,

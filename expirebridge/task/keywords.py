@@ -85,6 +85,7 @@ _NOT_HERE = {
 """What most functions do not take, or none."""
 
 _EXAMPLES = {
+    "Budget": "Budget(200_000, '1m', of='tokens')",
     "Busy": "Busy('30s')",
     "Discard": "Discard('the order was cancelled')",
     "Limit": "Limit(5, per='customer')",

@@ -165,6 +165,10 @@ class Snooze(Exception):
     longer than until then, and from then on it is not granted. Then the attempt counts as a
     failure, and the retry policy decides. With neither it can go on for ever.
 
+    A start of its handler's rate is used up, and so is what it costs of a budget. With
+    `charge=False`, for an attempt that has done no work yet, that is taken back, unless another
+    task of the lane began meanwhile: nobody could tell any longer what that was held up by.
+
     Raises InvalidTask if one of them is not what it should be.
     """
 
@@ -175,6 +179,7 @@ class Snooze(Exception):
         *,
         times: int | None = None,
         until: datetime | None = None,
+        charge: bool = True,
     ) -> None:
         self.after = seconds_of(after, name="after")
         if times is not None and (type(times) is not int or times < 1):
@@ -183,11 +188,13 @@ class Snooze(Exception):
             raise InvalidTask(f"until={until!r}: it must be a datetime with a timezone")
         self.times = times
         self.until = until
+        self.charge = charge
         self.reason = reason
         super().__init__(reason or f"snoozed for {self.after:g} s")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _snooze, (type(self), self.after, self.reason, self.times, self.until)
+        given = (self.after, self.reason, self.times, self.until, self.charge)
+        return _snooze, (type(self), *given)
 
     def refusal(self, snoozes: int, now: float) -> str | None:
         """Why it is not granted after so many snoozes, at this time (seconds since 1970)."""
@@ -206,42 +213,59 @@ class Snooze(Exception):
 
 
 def _snooze(
-    kind: type[Snooze], after: float, reason: str, times: int | None, until: datetime | None
+    kind: type[Snooze],
+    after: float,
+    reason: str,
+    times: int | None,
+    until: datetime | None,
+    charge: bool,
 ) -> Snooze:
     """Make one again that was pickled."""
-    return kind(after, reason, times=times, until=until)
+    return kind(after, reason, times=times, until=until, charge=charge)
 
 
 @advising
 class Busy(Exception):
-    """Raised by a handler to let a lane of its rate rest, for all listeners; no attempt is used.
+    """Raised by a handler to let lanes of its rates rest, for all listeners; no attempt is used.
 
     For a provider that says "too many requests". `after` is seconds, a timedelta, or text such as
     "30s": until then no task of the lane starts, and afterwards they start at the rate, without a
-    burst. `per` is that of the handler's `Rate`: the lane is the one of this task. The task itself
-    is due again then, as after `Snooze`.
+    burst. It means all rates and budgets of the handler that have this `per`, or that of one
+    `name`; their lanes are those of this task. The task itself is due again then, before all others
+    of these lanes.
 
-    Raises InvalidTask if `after` is not a duration, or `per` could not be the name of a parameter.
-    If the handler has no such rate, the attempt counts as a failure.
+    Raises InvalidTask if `after` is not a duration, `per` could not be the name of a parameter, or
+    both `per` and `name` are given. If the handler has no such rate, the attempt counts as a
+    failure.
     """
 
     def __init__(
-        self, after: float | timedelta | str, reason: str = "", *, per: str | None = None
+        self,
+        after: float | timedelta | str,
+        reason: str = "",
+        *,
+        per: str | None = None,
+        name: str | None = None,
     ) -> None:
         self.after = seconds_of(after, name="after")
+        if per is not None and name is not None:
+            raise InvalidTask(f"per={per!r}, name={name!r}: give one of them")
+        if name is not None and not (isinstance(name, str) and name):
+            raise InvalidTask(f"name={name!r}: give the name of a rate, such as 'sms'")
         if per is not None and not (isinstance(per, str) and per.isidentifier()):
             raise InvalidTask(f"per={per!r}: give the name of a parameter, such as 'account'")
         self.per = per
+        self.name = name
         self.reason = reason
         super().__init__(reason or f"busy for {self.after:g} s")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _busy, (type(self), self.after, self.reason, self.per)
+        return _busy, (type(self), self.after, self.reason, self.per, self.name)
 
 
-def _busy(kind: type[Busy], after: float, reason: str, per: str | None) -> Busy:
+def _busy(kind: type[Busy], after: float, reason: str, per: str | None, name: str | None) -> Busy:
     """Make one again that was pickled."""
-    return kind(after, reason, per=per)
+    return kind(after, reason, per=per, name=name)
 
 
 @advising

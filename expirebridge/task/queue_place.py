@@ -17,10 +17,14 @@ class DeclaredLimit:
     """Its name: that which its handlers give it, or `<function>`, or `<function>:<argument>`."""
     most: int | None = None
     """The slots of each of its lanes. None for a rate."""
-    interval: float | None = None
-    """Of a rate: seconds between two starts."""
+    starts: int | None = None
+    """Of a rate: how many start in `every`; of a budget: how much is spent in it."""
+    every: float | None = None
+    """Of a rate: in seconds."""
     burst: int | None = None
-    """Of a rate: the most starts at once after a pause."""
+    """Of a rate: the most starts at once after a pause; of a budget: the most that is spent so."""
+    of: str = ""
+    """Of a budget: the parameter that says what a task costs."""
     wait: float | None = None
     """Seconds after which a task that waits fails. None: it waits on."""
     fair: bool = False
@@ -30,11 +34,21 @@ class DeclaredLimit:
     functions: tuple[str, ...] = ()
     """The functions that it limits."""
 
+    @property
+    def interval(self) -> float | None:
+        """Of a rate: seconds between two starts, to the microsecond."""
+        if self.starts is None or self.every is None:
+            return None
+        return -(-round(self.every * 1_000_000) // self.starts) / 1_000_000
+
     def __repr__(self) -> str:
         return short_repr(self)
 
     def __str__(self) -> str:
         """Its numbers, in words."""
+        if self.interval is not None and self.of:
+            burst = f", {self.burst:,} at once" if self.burst != self.starts else ""
+            return f"{self.starts:,} {self.of} in {human(self.every or 0)}{burst}"
         if self.interval is not None:
             burst = f", {self.burst} at once" if (self.burst or 1) > 1 else ""
             return f"one start every {human(self.interval)}{burst}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # a process that only makes tasks does without these
     from expirebridge.task.lateness import Lateness
     from expirebridge.task.queue_place import QueuePlace
     from expirebridge.task.signal import Signal
+    from expirebridge.task.spending import Spending
     from expirebridge.task.transactions import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -152,6 +153,8 @@ class Task:
         default=None, repr=False, compare=False
     )
     """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
+    spending: "Spending | None" = field(default=None, repr=False, compare=False)
+    """For `spend`: what a listener gives a handler with a budget."""
 
     def __repr__(self) -> str:
         return short_repr(self, "id", "func", "state", "due", "outcome")
@@ -174,6 +177,24 @@ class Task:
                 "current_task().complete_in(session) in its handler"
             )
         self.completer(session)
+
+    def spend(self, amount: int, *, of: str | None = None) -> None:
+        """Charge the handler's `Budget` for what this attempt spent beyond the task's cost.
+
+        It is charged when the attempt ends, however it does, once for each attempt; nothing is
+        given back. What is more than the budget has left is a debt, and its tasks wait until that
+        is paid. `of` is that of the budget, if the handler has several. For `current_task()` only.
+
+        Raises InvalidTask unless `amount` is a whole number from 0 to 1,000,000,000, if it was told
+        before, and if the handler has no such budget. Raises LookupError if it has none at all.
+        """
+        if self.spending is None:
+            raise LookupError(
+                f"task {self.id!r} has no budget to spend: give its handler one, "
+                "@handler(rate=Budget(200_000, '1m', of='tokens')), and call "
+                "current_task().spend(n) in it"
+            )
+        self.spending.add(amount, of)
 
 
 def from_ms(ms: int) -> datetime:

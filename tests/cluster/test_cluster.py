@@ -500,7 +500,7 @@ def have_limits(tasks: Tasks) -> None:
         ("f sms.send", b'[["sms",0,"to",null,0,"to",null]]'),
         ("f sms.poll", b'[["poll"]]'),
         ("l sms", b'{"most":1,"wait":60000,"fair":true}'),
-        ("l poll", b'{"interval":3600000000,"burst":1}'),
+        ("l poll", b'{"starts":1,"every":3600000000,"burst":1}'),
     ]
     tasks.store.run(declare_limits("aa", fields))
     for id in ("one", "two", "three"):

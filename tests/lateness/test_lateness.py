@@ -214,7 +214,7 @@ def test_a_settlement_says_it_only_if_it_was_late() -> None:
     plain = Settlement("a", "t", "succeeded")
     assert plain.encode() == ("a t succeeded 0", "")
     assert plain._replace(late=late).encode() == ("a t succeeded 0 - 1500 limit", "")
-    busy = Settlement("a", "t", "busy", rate="pace")
+    busy = Settlement("a", "t", "busy", told="pace")
     assert busy.encode() == ("a t busy 0 pace", "")
     assert busy._replace(late=late).encode() == ("a t busy 0 pace 1500 limit", "")
 
@@ -225,7 +225,7 @@ def test_a_settlement_says_how_an_objective_was_kept() -> None:
     assert kept.encode() == ("a t succeeded 0 - - - +2000", "")
     missed = kept._replace(late=late, objective=Objective(1, is_kept=False))
     assert missed.encode() == ("a t succeeded 0 - 1500 limit -1000", "")
-    assert missed._replace(rate="pace").encode() == ("a t succeeded 0 pace 1500 limit -1000", "")
+    assert missed._replace(told="pace").encode() == ("a t succeeded 0 pace 1500 limit -1000", "")
 
 
 def test_a_claim_tells_what_it_waited_for_and_that_it_was_given_back() -> None:

@@ -60,7 +60,7 @@ def test_each_function_and_each_limit_is_declared(folder: Path) -> None:
         "l mail.export": '{"most":50}',
         "l mail.export:customer": '{"most":5,"wait":300000}',
         "l mail.send": '{"most":5}',
-        "l mail.text:account#rate": '{"interval":600000,"burst":20}',
+        "l mail.text:account#rate": '{"starts":100,"every":60000000,"burst":20}',
         "l sms": '{"most":2}',
     }
 
@@ -171,8 +171,8 @@ def test_a_limit_that_cannot_be_is_told_with_its_line(folder: Path) -> None:
 
 
 def test_a_decorator_refuses_limits_that_cannot_be_together() -> None:
-    with pytest.raises(InvalidTask, match=r"^limit=, rate=: 3 on one handler"):
-        handler(limit=[Limit(1, per="to"), Limit(5)], rate=Rate(1, "1s"))
+    with pytest.raises(InvalidTask, match=r"^rate=: 4 on one handler; at most 3"):
+        handler(limit=[Limit(1, per="to"), Limit(5)], rate=[Rate(1, "1s")] * 4)
 
 
 # One limit of several handlers
@@ -193,7 +193,7 @@ def sharing(first: str, second: str) -> str:
             "limit=Limit(2, per='customer', name='sms', wait='1m')",
             "limit=Limit(2, per='client', name='sms', wait=60)",
         ),
-        ("rate=Rate(60, '1m', name='sms')", "rate=Rate(1, 1, name='sms')"),
+        ("rate=Rate(60, '1m', name='sms')", "rate=Rate(60, 60, name='sms')"),
     ],
 )
 def test_handlers_share_a_limit_by_its_name(folder: Path, first: str, second: str) -> None:

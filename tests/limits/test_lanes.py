@@ -152,7 +152,7 @@ def test_two_tasks_with_what_the_other_needs_do_not_wait_for_each_other(
 ) -> None:
     fields = [
         ("f mail.send", b'[["pace"],["all"]]'),
-        ("l pace", b'{"interval":1000000,"burst":1}'),
+        ("l pace", b'{"starts":1,"every":1000000,"burst":1}'),
         ("l all", b'{"most":1}'),
     ]
     declare(store, fields)
@@ -179,7 +179,7 @@ def test_those_that_had_their_turn_hold_one_slot_while_they_wait_for_a_start(
 ) -> None:
     fields = [
         ("f mail.send", b'[["pace"],["all"]]'), ("f post.send", b'[["all"]]'),
-        ("l pace", b'{"interval":60000000,"burst":1}'), ("l all", b'{"most":3}'),
+        ("l pace", b'{"starts":1,"every":60000000,"burst":1}'), ("l all", b'{"most":3}'),
     ]  # fmt: skip
     declare(store, fields)
 
@@ -422,7 +422,7 @@ def test_a_limit_that_no_handler_has_any_longer_lets_all_go(
 
 
 def test_a_rate_is_charged_at_the_claim(store: Store, client: redis.Redis) -> None:
-    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":2}')])
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"starts":1,"every":3600000000,"burst":2}')])
     make(store, "a", "b", "c", "d")
     assert taken(store) == ["a", "b"]
     # The first of those that wait is pending until its start, an hour later.
@@ -438,10 +438,10 @@ def test_a_rate_is_charged_at_the_claim(store: Store, client: redis.Redis) -> No
 
 
 def test_a_rate_that_was_raised_holds_at_once(store: Store, client: redis.Redis) -> None:
-    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":1}')])
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"starts":1,"every":3600000000,"burst":1}')])
     make(store, "a", "b", "c")
     assert taken(store) == ["a"]
-    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":60000000,"burst":1}')])
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"starts":1,"every":60000000,"burst":1}')])
     store.run(reconciling.sweep(Settings()))
     start = client.zscore(PREFIX + "pending", "b")
     assert isinstance(start, float)
@@ -455,12 +455,12 @@ def test_a_rate_that_was_raised_holds_at_once(store: Store, client: redis.Redis)
 def test_looks_at_a_rate_that_was_raised_do_not_put_its_next_start_off(
     store: Store, client: redis.Redis, stored: str | None
 ) -> None:
-    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":1}')])
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"starts":1,"every":3600000000,"burst":1}')])
     make(store, "a", "b", "c")
     assert taken(store) == ["a"]
     if stored:
         client.execute_command("ZADD", PREFIX + "rates", stored, "mail.send")
-    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":50000,"burst":1}')])
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"starts":1,"every":50000,"burst":1}')])
     started: list[str] = []
     latest = server_ms(client) + 10_000
     while len(started) < 2 and server_ms(client) < latest:
@@ -473,7 +473,7 @@ def test_looks_at_a_rate_that_was_raised_do_not_put_its_next_start_off(
 def test_a_late_event_of_its_key_changes_no_task_that_was_granted_a_start(
     store: Store, client: redis.Redis, heard: str
 ) -> None:
-    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"interval":3600000000,"burst":1}')])
+    declare(store, [TWO_IN_ALL[0], ("l mail.send", b'{"starts":1,"every":3600000000,"burst":1}')])
     make(store, "a")
     store.run(producing.make([new("b", 60_000)]))
     store.run(producing.run_now("b"))  # this deletes its key
@@ -827,7 +827,7 @@ def test_a_lost_meta_loses_no_slots(store: Store, client: redis.Redis) -> None:
 
 HOURLY = [
     ("f mail.send", b'[["hourly",0,"to",null]]'),
-    ("l hourly", b'{"interval":3600000000,"burst":3}'),
+    ("l hourly", b'{"starts":1,"every":3600000000,"burst":3}'),
 ]
 
 
@@ -868,7 +868,7 @@ def test_a_busy_lane_rests_and_others_go_on(store: Store, client: redis.Redis, a
 def test_a_start_that_was_granted_waits_for_the_lane_to_be_rested(
     store: Store, client: redis.Redis
 ) -> None:
-    declare(store, [HOURLY[0], ("l hourly", b'{"interval":3600000000,"burst":1}')])
+    declare(store, [HOURLY[0], ("l hourly", b'{"starts":1,"every":3600000000,"burst":1}')])
     make(store, "a", "b", args='["x"]')
     assert taken(store) == ["a"]
     client.zadd(PREFIX + "pending", {"b": 0})  # its start has come
@@ -879,7 +879,7 @@ def test_a_start_that_was_granted_waits_for_the_lane_to_be_rested(
 
 
 def test_who_was_busy_is_first_again(store: Store, client: redis.Redis) -> None:
-    declare(store, [HOURLY[0], ("l hourly", b'{"interval":1000000,"burst":1}')])
+    declare(store, [HOURLY[0], ("l hourly", b'{"starts":1,"every":1000000,"burst":1}')])
     make(store, "a", "b", "c", "d", args='["x"]')
     assert taken(store) == ["a"]
     assert busy(store, "a", 60) is Settled.DONE

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.servers("oldest")
 @pytest.fixture
 def due(bridge: Bridge, client: redis.Redis) -> int:
     """The ms since which the first task waits: two limits, two lanes, and a hold."""
-    declare(client, {"sms": {"most": 2, "wait": 300_000}, "mail.send": {"interval": 600_000}})
+    declare(
+        client, {"sms": {"most": 2, "wait": 300_000}, "mail.send": {"starts": 1, "every": 600_000}}
+    )
     client.hset("expirebridge:limits", "f sms.send", '[["sms", 0, "account", null]]')
     client.hset("expirebridge:limits", "f sms.ask", '[["sms", 1, "to", "17"], ["x"]]')
     client.hset("expirebridge:limits", "f mail.send", '[["mail.send"]]')

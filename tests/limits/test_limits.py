@@ -85,9 +85,11 @@ async def all_run_with(
 @pytest.mark.parametrize(
     "stored",
     [
-        '{"interval": 0}', '{"interval": -5}', '{"interval": -1e400}', '{"interval": "x"}',
-        '{"interval": true}', '{"interval": NaN}', '{"interval": "nan"}',
-        '{"interval": 0, "burst": 1e400}', '{"interval": 1, "burst": -3}',
+        '{"starts":1,"every":0}', '{"starts":1,"every":-5}', '{"starts":1,"every":-1e400}',
+        '{"starts":1,"every":"x"}', '{"starts":0,"every":1}', '{"starts":-1,"every":-1}',
+        '{"starts":NaN,"every":1,"of":"n"}', '{"starts":1e400,"every":1,"of":"n","burst":"x"}',
+        '{"starts":1,"every":true}', '{"starts":1,"every":NaN}', '{"starts":1,"every":"nan"}',
+        '{"starts":1,"every":0, "burst": 1e400}', '{"starts":1,"every":1, "burst": -3}',
         "{}", "[]",
     ],
 )  # fmt: skip
@@ -153,7 +155,9 @@ async def test_what_waits_for_a_rate_goes_on_when_it_is_raised_or_becomes_nothin
     async with listening(replace(settings, lease=1.0), witness, hourly=hourly):
         await async_bridge.make_tasks([{"func": "test.hourly", "delay": 0}] * 5)
         await witness.until_ended(1)
-        client.hset("expirebridge:limits", "l hourly", b'{"interval":%b,"burst":1}' % interval)
+        client.hset(
+            "expirebridge:limits", "l hourly", b'{"starts":1,"every":%b,"burst":1}' % interval
+        )
         await witness.until_ended(5, End.SUCCEEDED)
 
 

@@ -131,7 +131,7 @@ def test_a_task_says_where_it_stands_in_line(bridge: Bridge, client: redis.Redis
     declare(client, {"sms": {"most": 2, "wait": 300_000}})
     assert place(bridge) == "waits for a slot of sms=17: 2 of 2 taken, 3rd in line"
     assert place(bridge, "before-2") == "waits for a slot of sms=17: 2 of 2 taken, 2nd in line"
-    declare(client, {"sms": {"interval": 600_000, "burst": 20}})
+    declare(client, {"sms": {"starts": 1, "every": 600_000, "burst": 20}})
     waits = "waits for a start of sms=17: one start every 600ms, 20 at once, 3rd in line"
     assert place(bridge) == waits
     task = bridge.get("w")
@@ -158,7 +158,8 @@ def test_a_task_on_hold_says_so(bridge: Bridge, client: redis.Redis) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        b"", b"[]", b"7", b'{"most": true}', b'{"most": "2"}', b'{"interval": null}', b"\xff",
+        b"", b"[]", b"7", b'{"most": true}', b'{"most": "2"}', b'{"starts": 1, "every": null}',
+        b"\xff",
         b'{"most": 1e400}', b'{"most": 1' + b"0" * 30 + b"}",
     ],
 )  # fmt: skip

@@ -74,7 +74,7 @@ class Numbers(NamedTuple):
         """The hash `limits` of handlers with these; who waits for `all` may take turns."""
         all = ["all", None, None, None, 0, "to", None] if is_fair else ["all"]
         each = [["each", 0, "to", None]] if self.each is not None else []
-        rate = {"interval": self.interval * 1_000_000, "burst": self.burst}
+        rate = {"starts": 1, "every": self.interval * 1_000_000, "burst": self.burst}
         fields: dict[str, object] = {
             "f sms.send": [*each, all], "f post.send": [["pace"], all],
             "f call.make": [["pace"]], "f step.run": [["line", 0, "to", None], all],

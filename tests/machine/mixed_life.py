@@ -42,7 +42,7 @@ LIMITS: dict[str, object] = {
     "f mail.send": [["all"]], "l all": {"most": 2, "wait": 600_000, "fair": True},
     "f line.run": [["line", 0, "to", None], ["all"]],
     "l line": {"most": 1, "ordered": True, "blocks": True},
-    "f slow.run": [["pace"], ["all"]], "l pace": {"interval": 60_000_000, "burst": 1},
+    "f slow.run": [["pace"], ["all"]], "l pace": {"starts":1,"every":60_000_000, "burst": 1},
 }  # fmt: skip
 OUTCOMES = ("succeeded", "succeeded", "failed", "retry", "snoozed", "released", "unknown")
 SERIES = ("s", "t", "u")

@@ -56,7 +56,7 @@ class Plan:
     def declaration(self) -> list[tuple[str, bytes]]:
         """The hash `limits`."""
         specs = {
-            "line": {"most": 1, "ordered": True}, "rate": {"interval": self._interval_us},
+            "line": {"most": 1, "ordered": True}, "rate": {"starts": 1, "every": self._interval_us},
             "each": {"most": self.most["each"]}, "all": {"most": self.most["all"]},
         }  # fmt: skip
         fields: list[tuple[str, object]] = [

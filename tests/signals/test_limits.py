@@ -123,7 +123,7 @@ def test_of_two_lanes_it_leaves_both_queue_and_slot(
 def test_a_rate_that_it_waited_for_does_not_hold_it(
     bridge: Bridge, store: Store, client: redis.Redis
 ) -> None:
-    declare(store, (CANCEL, b'[["r"]]'), ("l r", b'{"interval":3600000000,"burst":0}'))
+    declare(store, (CANCEL, b'[["r"]]'), ("l r", b'{"starts":1,"every":3600000000,"burst":0}'))
     make(bridge, "first", "0s", on_signal=None)
     assert taken(store) == {"first": "orders.cancel"}
     make(bridge, "a", "0s")
@@ -140,7 +140,7 @@ def test_a_rate_that_it_waited_for_does_not_hold_it(
 def test_the_turn_that_it_had_in_a_rate_is_that_of_the_next(
     bridge: Bridge, store: Store, client: redis.Redis
 ) -> None:
-    declare(store, (CANCEL, b'[["r"],["c"]]'), ("l r", b'{"interval":1000,"burst":0}'),
+    declare(store, (CANCEL, b'[["r"],["c"]]'), ("l r", b'{"starts":1,"every":1000,"burst":0}'),
             ("l c", b'{"most":1}'), ("f mail.send", b'[["c"]]'))  # fmt: skip
     make(bridge, "c", "0s", func="mail.send", on_signal=None)
     assert taken(store) == {"c": "mail.send"}
@@ -162,7 +162,7 @@ def test_the_turn_that_it_had_in_a_rate_is_that_of_the_next(
 
 
 def test_a_start_of_the_second_function_s_rate_is_counted(bridge: Bridge, store: Store) -> None:
-    declare(store, (SHIP, b'[["r"]]'), ("l r", b'{"interval":3600000000,"burst":0}'))
+    declare(store, (SHIP, b'[["r"]]'), ("l r", b'{"starts":1,"every":3600000000,"burst":0}'))
     for id in ("a", "b"):
         make(bridge, id)
         bridge.signal(id)

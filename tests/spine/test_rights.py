@@ -200,7 +200,7 @@ def look_for_reasons(url: str, client: redis.Redis) -> None:
     client.zadd("expirebridge:listeners", {"somebody": server_ms(client)})
     client.hset("expirebridge:task:due60", "slots", "rate=18")
     client.zadd("expirebridge:grants", {"due60": server_ms(client)})
-    client.hset("expirebridge:limits", "l rate", '{"interval":1000}')
+    client.hset("expirebridge:limits", "l rate", '{"starts":1,"every":1000}')
     with Bridge(url) as bridge:
         reasons = [bridge.why(id) for id in ("due0", "due60", "nobody")]
     assert [reason and reason.code for reason in reasons] == ["due", "rate", None]

@@ -334,7 +334,7 @@ async def test_a_failed_task_lets_nobody_pass(ask: Ask, check: Ask, store: Store
 
 async def test_it_waits_for_a_start_of_a_rate(ask: Ask, check: Ask, store: Store) -> None:
     # Ten starts an hour, two at once.
-    limit(store, b'{"interval":360000000,"burst":2}')
+    limit(store, b'{"starts":1,"every":360000000,"burst":2}')
     await make_due(ask, "x", "y")
     assert len(claim(store).tasks) == 2
     await make_due(ask, "a", "b")
@@ -348,7 +348,7 @@ async def test_it_waits_for_a_start_of_a_rate(ask: Ask, check: Ask, store: Store
 
 
 async def test_its_rate_rests_after_busy(ask: Ask, check: Ask, store: Store) -> None:
-    limit(store, b'{"interval":1000,"burst":2}')
+    limit(store, b'{"starts":1,"every":1000,"burst":2}')
     await make_due(ask, "x")
     claim(store)
     settle(store, Settlement("x", "t", "busy", 3600, "429", "m"))
@@ -493,7 +493,7 @@ async def test_there_is_no_such_task(ask: Ask) -> None:
 async def test_keys_of_a_lane_that_were_overwritten(
     ask: Ask, check: Ask, store: Store, client: redis.Redis
 ) -> None:
-    limit(store, b'{"interval":360000000}')
+    limit(store, b'{"starts":1,"every":360000000}')
     await make_due(ask, "x", "y")
     claim(store)
     await make_due(ask, "a")

@@ -40,7 +40,7 @@ async def test_a_redaction_hides_errors_and_the_values_of_lanes(
     claim(store)
     settle(store, Settlement("ended", "t", "failed", 0, "x\nValueError: sms to 17"))
     settle(store, Settlement("again", "t", "retry", 60, "x\nValueError: sms to 17"))
-    declare(client, {"sms": {"most": 2}, "rate": {"interval": 1000}})
+    declare(client, {"sms": {"most": 2}, "rate": {"starts": 1, "every": 1000}})
     hold_slots(client, "sms=17", "x")
     for id in ("waits", "granted"):
         bridge.make_task("sms.send", [17], 3600, id=id)

@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import (
     AsyncGeneratorType,
@@ -141,6 +141,11 @@ class AttemptOutcome(NamedTuple):
     error: BaseException | None = None
     """The handler's error, if that is the reason."""
 
+    def telling(self, *words: str) -> "AttemptOutcome":
+        """The same, which tells more of its limits: see `Settlement.told`."""
+        told = ",".join(filter(None, (self.settlement.told, *words)))
+        return self._replace(settlement=self.settlement._replace(told=told))
+
     @property
     def is_failure(self) -> bool:
         """True if the attempt failed, for good or to be retried."""
@@ -221,15 +226,18 @@ class OutcomeBuilder:
         except InvalidTask as error:  # as in `obeys`
             return self.failed(f"its Snooze says no delay: {error}")
         reason = str(snooze)
-        return self._outcome(End.SNOOZED, "snoozed", delay, reason, reason)
+        outcome = self._outcome(End.SNOOZED, "snoozed", delay, reason, reason)
+        return outcome if snooze.charge else outcome.telling("!")
 
-    def busy(self, busy: Busy, policy: RetryPolicy, rate: str | None) -> AttemptOutcome:
-        """The handler raised Busy; `rate` is the name of the rate that it means.
+    def busy(self, busy: Busy, policy: RetryPolicy, rates: Sequence[str]) -> AttemptOutcome:
+        """The handler raised Busy; `rates` are the names of the rates that it means.
 
         If the handler has no such rate, the attempt counts as failed.
         """
-        if rate is None:
+        if not rates:
             which = "without per" if busy.per is None else f"with per={busy.per!r}"
+            if busy.name is not None:
+                which = f"named {busy.name!r}"
             return self.retry_or_fail(
                 policy,
                 f"it raised Busy, but its handler has no rate {which}: add one, "
@@ -240,8 +248,7 @@ class OutcomeBuilder:
         except InvalidTask as error:  # as in `obeys`
             return self.failed(f"its Busy says no delay: {error}")
         reason = str(busy)
-        outcome = self._outcome(End.SNOOZED, "busy", delay, reason, reason)
-        return outcome._replace(settlement=outcome.settlement._replace(rate=rate))
+        return self._outcome(End.SNOOZED, "busy", delay, reason, reason).telling(*rates)
 
     def raised(self, policy: RetryPolicy, error: BaseException) -> AttemptOutcome:
         """The handler raised this error."""

@@ -43,6 +43,7 @@ from expirebridge.task.policies import (
     decode_misfire,
     decode_policy,
 )
+from expirebridge.task.spending import Spending
 
 logger = logging.getLogger("expirebridge")
 
@@ -176,6 +177,14 @@ class AttemptSteps:
 
         Raises StartRefused, and no error of a handler.
         """
+        spending = _spending_of(attempt)
+        if spending is None:
+            return await self._called(attempt)
+        attempt.task = replace(attempt.task, spending=spending)
+        outcome = await self._called(attempt)
+        return outcome.telling(*spending.words())
+
+    async def _called(self, attempt: Attempt) -> AttemptOutcome:
         try:
             result = await self._invoker.call(attempt)
             if isinstance(result, Then | NewTask):
@@ -338,7 +347,7 @@ def _after(attempt: Attempt, error: BaseException) -> AttemptOutcome:
             snoozes, now = attempt.task.snoozes, attempt.now()
             return outcomes.snoozed(error, policy, snoozes=snoozes, now=now)
         case Busy():
-            return outcomes.busy(error, policy, _rate_of(attempt, error))
+            return outcomes.busy(error, policy, _rates_of(attempt, error))
         case Discard():
             return outcomes.failed(str(error))
         case HandlerMissing():
@@ -356,10 +365,20 @@ def _after(attempt: Attempt, error: BaseException) -> AttemptOutcome:
             return outcomes.raised(policy, error)
 
 
-def _rate_of(attempt: Attempt, busy: Busy) -> str | None:
-    """The name of the handler's rate with this `per`; None if it has none."""
+def _rates_of(attempt: Attempt, busy: Busy) -> list[str]:
+    """The names of the handler's rates that are meant."""
     limits = attempt.handler.limits if attempt.handler is not None else ()
-    return next((one.name for one in limits if one.is_rate(busy.per)), None)
+    return [one.name for one in limits if one.is_rate(busy.per, busy.name)]
+
+
+def _spending_of(attempt: Attempt) -> Spending | None:
+    """What notes what the handler spends, if it has a budget."""
+    limits = attempt.handler.limits if attempt.handler is not None else ()
+    budgets: dict[str, list[str]] = {}
+    for one in limits:
+        if one.of is not None:
+            budgets.setdefault(one.of, []).append(one.name)
+    return Spending(budgets) if budgets else None
 
 
 def _wrong_arguments(attempt: Attempt) -> AttemptOutcome | None:

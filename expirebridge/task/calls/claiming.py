@@ -262,8 +262,9 @@ class Settlement(NamedTuple):
     """Seconds until the task is looked at again, unless it ended for good."""
     text: str | bytes = ""
     """The result as JSON, or the reason."""
-    rate: str = ""
-    """After `busy`: the name of the rate whose lane rests."""
+    told: str = ""
+    """What it tells of its limits, with commas between: `<rate>` for one that rests, after
+    `busy`, `<budget>+<n>` for what it has spent, and `!` if it did not begin its work."""
     late: Lateness | None = None
     """How late the attempt began, and why; None if it was in time."""
     objective: Objective | None = None
@@ -275,8 +276,8 @@ class Settlement(NamedTuple):
         """The arguments for settle.lua."""
         delay = milliseconds(self.delay)
         words = f"{self.id} {self.token} {self.outcome} {delay}"
-        if self.rate or self.late is not None or self.objective is not None:
-            words = f"{words} {self.rate or '-'}"
+        if self.told or self.late is not None or self.objective is not None:
+            words = f"{words} {self.told or '-'}"
         if self.late is not None:
             words = f"{words} {milliseconds(self.late.seconds)} {self.late.cause}"
         if self.objective is not None:

@@ -5,10 +5,10 @@
 -- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, 4 fingerprint of the
 --          listener's code, or '', 5 how many tasks it claims next without being told, then for each attempt:
 --          '<id> <token> <outcome> <delay in ms>', text; and where there is one, '-' for none before:
---          ' <rate> <by how many ms it began late> <cause> <objective>': the last is + if it was kept, or -, and ms
+--          ' <told> <by how many ms it began late> <cause> <objective>': the last is + if it was kept, or -, and ms
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
 --          'snoozed' (uncounted; due after the delay; text: why),
---          'busy' (the same; a fifth word is the name of a rate, in whose lane nothing starts before then),
+--          'busy' (the same; what is told has the names of rates, in whose lanes nothing starts before then),
 --          'released' (uncounted; due as before, or after the delay; text: why),
 --          'unbegun' (the same; its handler was not called),
 --          'unknown' (as 'released', and failed when no listener has had the function for 24 h),

@@ -17,7 +17,7 @@
 
 -- Decides for a claim whether a due task has its slots, or waits for one.
 
-local CLAIM_FIELDS = { 'slots', 'due', 'started', 'turn' }
+local CLAIM_FIELDS = { 'slots', 'due', 'started', 'turn', 'lanes' }
 
 -- Lanes of rates for whose start a task waits with its slots.
 local holds_up = {}
@@ -48,6 +48,7 @@ local function change_slots(id, record, lanes)
       former[lane] = nil
     else
       counted.slots[lane] = count_slots(lane) + 1
+      counted.reserved[lane] = nil
       touched[lane] = true
     end
   end
@@ -61,26 +62,30 @@ local function change_slots(id, record, lanes)
   return slots ~= (had or '') and slots or nil
 end
 
--- A task whose turn it was in the lane of a rate, and that found no slot behind it, has been charged for a start: its
--- field `turn` is the arrival that was written then, and the lane. It has paid, and starts without a further charge unless
--- another was charged since, or the lane rests.
+-- A task whose turn it was in the lanes of rates, and that found no slot behind them, has been charged for its starts: its
+-- field `turn` has a line for each, the arrival that was written then, and the lane. It has paid, and starts without a
+-- further charge unless another was charged since, or the lane rests. Returns that arrival, or '-' if it has not paid; nil
+-- if it had no turn there: one that had is the first there.
+local function turn_in(lane, record)
+  if not record.turn then return nil end
+  for paid, other in string.gmatch(record.turn, '(%S+) ([^\n]*)') do
+    if other == lane then return paid end
+  end
+  return nil
+end
+
 local function has_paid(lane, record)
-  local paid, turn = string.match(record.turn or '', '^(%S+) (.*)$')
-  return turn == lane and tonumber(paid) == rate_score(lane) and rate_score(rest_of(lane)) <= now_us
+  local paid = turn_in(lane, record)
+  return paid and tonumber(paid) == rate_score(lane) and rate_score(rest_of(lane)) <= now_us
 end
 
--- True if a task has had its turn in the lane of a rate: it is first there.
-local function had_turn(lane, record)
-  return record.turn ~= nil and string.match(record.turn, '^%S+ (.*)$') == lane
-end
-
--- Charges a task for a start of a rate. Returns the arrival as it is written.
-local function charge(lane, record)
-  local interval, arrival = limit_of(lane).interval, nil
+-- Charges a task that takes so many microseconds of a rate. Returns the arrival as it is written.
+local function charge(lane, record, takes)
+  local arrival
   if has_paid(lane, record) then
-    arrival = math.max(rate_score(lane), now_us + interval)
+    arrival = math.max(rate_score(lane), now_us + takes)
   else
-    arrival = arrival_of(lane, limit_of(lane)) + interval
+    arrival = arrival_of(lane, limit_of(lane)) + takes
   end
   arrival = string.format('%.0f', arrival)
   change_lane('ZADD', own_key('rates'), arrival, lane)
@@ -89,17 +94,27 @@ end
 
 -- Charges a task for its turn. One at a time has paid: `rates` has its arrival a second time, until another is charged.
 -- Returns the arrival, or '-'.
-local function pay_for_turn(lane, record)
+local function pay_for_turn(lane, record, takes)
   local score = rate_score(lane)
   if score > now_us and rate_score('paid ' .. lane) == score then return '-' end
-  local arrival = charge(lane, record)
+  local arrival = charge(lane, record, takes)
   redis.call('ZADD', own_key('rates'), arrival, 'paid ' .. lane)
   return arrival
 end
 
+-- The field `turn` of a task that waits for a slot, and has its turn in these rates.
+local function pay_for_turns(rates, record)
+  local lines = {}
+  for i, rate in ipairs(rates) do
+    local paid = has_paid(rate.lane, record) and turn_in(rate.lane, record)
+    lines[i] = (paid or pay_for_turn(rate.lane, record, rate.takes)) .. ' ' .. rate.lane
+  end
+  return lines[1] and table.concat(lines, '\n') or nil
+end
+
 -- True if a task may keep its slots while it waits for the start of a rate: one in each lane, and not while that rests.
 local function may_keep_slots(lane)
-  if holds_up[lane] or rate_score(rest_of(lane)) > now_us then return false end
+  if holds_up[lane] or rests(lane) then return false end
   local ids, first = change_lane('SRANDMEMBER', lane_key(lane), 20), change_lane('ZRANGE', queue_key(lane), 0, 0)[1]
   ids[#ids + 1] = first
   for _, id in ipairs(ids) do
@@ -112,9 +127,9 @@ local function may_keep_slots(lane)
   return true
 end
 
--- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot meanwhile, and `rate` one of which it
--- had the turn. Its first due time stays.
-local function park(id, record, due, lane, kept, tenant, rate)
+-- Makes a due task wait in a lane; `kept` are the lanes in which it keeps a slot, or what it reserved, meanwhile, and
+-- `rates` those of which it had the turn. `known` is its field `lanes`. Its first due time stays.
+local function park(id, record, due, lane, kept, tenant, rates, known)
   -- One that has begun stays the only one of its ordered lane.
   local all, is_kept = {}, {}
   for _, each in ipairs(kept) do is_kept[each] = true end
@@ -123,12 +138,12 @@ local function park(id, record, due, lane, kept, tenant, rate)
     if limit and limit.ordered and not is_kept[each] then all[#all + 1] = each end
   end
   for _, each in ipairs(kept) do all[#all + 1] = each end
-  local turn = rate and not has_paid(rate, record) and pay_for_turn(rate, record) .. ' ' .. rate
+  local turn = pay_for_turns(rates, record)
   -- Those that have had their turn come before all others.
-  local place = string.format('%.0f', had_turn(lane, record) and due - 2 ^ 52 or due)
+  local place = string.format('%.0f', turn_in(lane, record) and due - 2 ^ 52 or due)
   due = string.format('%.0f', due)
-  append(decided, 'waiting', { id, lane, due, tenant or false, change_slots(id, record, all) or false, turn,
-    record.slots and not tenant })
+  append(decided, 'waiting', { id, lane, due, tenant or false, change_slots(id, record, all) or false,
+    turn or false, record.slots and not tenant, known ~= record.lanes and known })
   append(decided.queueing, lane, place, id)
   counted.queue[lane] = count_queue(lane) + 1
   touched[lane] = true
@@ -150,7 +165,7 @@ local function write_admitted()
     note_longest(lane, those)
   end
   for _, task in ipairs(waiting) do
-    local id, lane, due, tenant, slots, turn, had_tenant = unpack(task, 1, 7)
+    local id, lane, due, tenant, slots, turn, had_tenant, known = unpack(task, 1, 8)
     local fields = { 'state', 'waiting', 'queue', lane, 'due', due, 'parked', parked_at }
     if tenant then
       fields[9], fields[10] = 'tenant', tenant
@@ -164,6 +179,7 @@ local function write_admitted()
       fields[#fields + 1], fields[#fields + 2] = 'slots', slots
     end
     if turn then fields[#fields + 1], fields[#fields + 2] = 'turn', turn end
+    if known then fields[#fields + 1], fields[#fields + 2] = 'lanes', known end
     redis.call('HSET', record_key(id), unpack(fields))
   end
   redis.call('ZREM', state_set('pending'), unpack(ids))
@@ -177,12 +193,14 @@ local function lacks_slot(lane, limit, has, record)
   return count_slots(lane) >= most or count_queue(lane) > 0 or limit.ordered and is_closed(lane, record.tick or false)
 end
 
--- Looks for a slot in each lane of a due task, in order. Returns the lane in which it is to wait, or nil; and the lanes
--- in which it has a slot meanwhile, or can have one; and the rates of which it takes a start.
+-- Looks for a slot in each lane of a due task, in order. Returns the lane in which it is to wait, or nil; the lanes in
+-- which it has a slot meanwhile, or can have one; and the rates of which it takes a start, each with its lane and the
+-- microseconds that it takes.
 --
--- A task keeps what it has in the lanes before the one that lacks: so there is no circle. If that is a rate, which time
--- alone frees, one task keeps what it has behind it, too.
-local function find_slots(lanes, record)
+-- A task keeps what it has in the lanes before the one that lacks: so there is no circle. While it waits for another
+-- rate, which time alone frees, it keeps what it has reserved in the rates before; while it waits for a slot, it has paid
+-- for them. One task keeps the slots that it has behind a rate, too.
+local function find_slots(lanes, costs, record)
   local has, taken, rates = NONE, {}, NONE
   if record.slots then
     has = {}
@@ -190,16 +208,26 @@ local function find_slots(lanes, record)
   end
   for place, lane in ipairs(lanes) do
     local limit = limit_of(lane)
-    if limit and tonumber(limit.interval) then
-      local is_turn = has[lane] or had_turn(lane, record) or count_slots(lane) == 0 and count_queue(lane) == 0
-      if not has_paid(lane, record) and (not is_turn or next_start(lane, limit, 0) > now_us) then
-        for behind = place + 1, #lanes do
-          if has[lanes[behind]] and may_keep_slots(lane) then taken[#taken + 1] = lanes[behind] end
+    if limit and limit.interval then
+      local takes = time_of(limit, costs[lane])
+      local is_turn = has[lane] or turn_in(lane, record) or count_slots(lane) == 0 and count_queue(lane) == 0
+      if not has_paid(lane, record) and (not is_turn or next_start(lane, limit, takes, 0) > now_us) then
+        -- One that rests must not hold up the rates before it.
+        for _, rate in ipairs(rests(lane) and NONE or rates) do
+          taken[#taken + 1] = rate.lane
+          touched[rate.lane] = true
         end
-        return lane, taken, rates
+        local keeps
+        for behind = place + 1, #lanes do
+          if has[lanes[behind]] and not (limit_of(lanes[behind]) or NONE).interval then
+            if keeps == nil then keeps = may_keep_slots(lane) end
+            if keeps then taken[#taken + 1] = lanes[behind] end
+          end
+        end
+        return lane, taken, NONE
       end
       if rates == NONE then rates = {} end
-      rates[#rates + 1] = lane
+      rates[#rates + 1] = { lane = lane, takes = takes }
     elseif limit then
       if lacks_slot(lane, limit, has[lane], record) then return lane, taken, rates end
       taken[#taken + 1] = lane
@@ -209,10 +237,13 @@ local function find_slots(lanes, record)
 end
 
 -- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
--- `change_slots` does.
+-- `change_slots` does, and what its record gets of its charges: for each the arrival, the microseconds and the lane.
 local function enter_lanes(id, record, taken, rates)
-  for _, lane in ipairs(rates) do charge(lane, record) end
-  return change_slots(id, record, taken)
+  local charges = {}
+  for i, rate in ipairs(rates) do
+    charges[i] = string.format('%s %.0f %s', charge(rate.lane, record, rate.takes), rate.takes, rate.lane)
+  end
+  return change_slots(id, record, taken), charges[1] and table.concat(charges, '\n')
 end
 
 -- The lanes and rates of a due task whose turn it is; nil if it was made to wait.
@@ -221,9 +252,10 @@ local function lanes_to_enter(id, record, due)
   local lane, given, rates, tenant = hold_on(func, record), NONE, NONE, nil
   local limits = limits_of(func)
   if not lane and not limits then return NONE, NONE end
-  local lanes, tenants = lanes_of(limits or NONE, record)
+  local lanes, tenants, costs, known = NONE, NONE, NONE, nil
+  if limits then lanes, tenants, costs, known = lanes_of(limits, record) end
   -- Its ordered lane, if it has no slot there.
-  local order = limits and (limit_of(lanes[1]) or {}).ordered and lanes[1]
+  local order = lanes[1] and (limit_of(lanes[1]) or NONE).ordered and lanes[1]
   if order and string.match(record.slots or '', '^[^\n]*') == order then order = nil end
   if not lane then
     -- What is behind others that it has not looked at may be behind one of its own lane.
@@ -233,7 +265,7 @@ local function lanes_to_enter(id, record, due)
     end
     lane = order and hold_before(order)
     if not lane then
-      lane, given, rates = find_slots(lanes, record)
+      lane, given, rates = find_slots(lanes, costs, record)
       tenant, order = tenants[lane], nil
     end
   end
@@ -243,7 +275,7 @@ local function lanes_to_enter(id, record, due)
     write_admitted()
     for i = 1, #on_park do on_park[i](id, record, keep_failed) end
   end
-  park(id, record, due, lane, given, tenant, rates[1])
+  park(id, record, due, lane, given, tenant, rates, known)
   return nil
 end
 
@@ -268,11 +300,13 @@ end
 
 local function take_slots(id, record, set, gone)
   local entering = record.entering
-  local slots = entering and enter_lanes(id, record, entering[1], entering[2])
+  local slots, charges
+  if entering then slots, charges = enter_lanes(id, record, entering[1], entering[2]) end
   if slots == '' then
     gone[#gone + 1] = 'slots'
   elseif slots then
     set[#set + 1], set[#set + 2] = 'slots', slots
   end
+  if charges then set[#set + 1], set[#set + 2] = 'charged', charges end
   if record.turn then gone[#gone + 1] = 'turn' end
 end

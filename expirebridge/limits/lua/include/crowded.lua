@@ -19,8 +19,12 @@ local FRESH, BEHIND = 100, 1000
 local function is_far_behind(id, func, limits, call)
   if is_held('all') then return count_queue(HOLD .. 'all') >= MOST_PARKED end
   if is_held('func ' .. func) then return count_queue(HOLD .. 'func ' .. func) >= MOST_PARKED end
-  local args = string.sub(call, -1) == '@' and redis.pcall('HGET', record_key(id), 'args')
-  for _, lane in ipairs(lanes_of(limits, { call = call, args = type(args) == 'string' and args or nil })) do
+  local record = { call = call }
+  if string.sub(call, -1) == '@' then
+    local known = redis.pcall('HMGET', record_key(id), 'args', 'lanes')
+    record.args, record.lanes = known[1] or nil, known[2] or nil
+  end
+  for _, lane in ipairs((lanes_of(limits, record))) do
     if count_queue(lane) >= MOST_PARKED then return true end
   end
   return false

@@ -67,6 +67,15 @@ local function write_grants(lane, given)
   given.ids, given.due, given.granted, given.fields = {}, {}, {}, {}
 end
 
+-- The first that waits in a lane, behind those that were given a slot; or nil.
+local function first_in_line(lane, given)
+  if not given.heads[1] then
+    local from, at_once = #given.ids, 10
+    given.heads = change_lane('ZRANGE', queue_key(lane), from, from + at_once - 1)
+  end
+  return given.heads[1]
+end
+
 -- The id that is next in a lane, behind those that were given a slot; or nil. Second, its tenant, if it is fair.
 local function next_in_line(lane, given)
   local tenant = given.by_turn and change_lane('ZRANGE', turns_key(lane), 0, 0)[1]
@@ -81,11 +90,9 @@ local function next_in_line(lane, given)
     given.by_turn = false
     write_grants(lane, given)
   end
-  if not given.heads[1] then
-    local from, at_once = #given.ids, 10
-    given.heads = change_lane('ZRANGE', queue_key(lane), from, from + at_once - 1)
-  end
-  return table.remove(given.heads, 1)
+  local id = first_in_line(lane, given)
+  table.remove(given.heads, 1)
+  return id
 end
 
 -- Lets a task go from a hold to its ordered lane: there it waits if others do, one has its slot, or none begins. Of
@@ -194,14 +201,19 @@ local function serve_lane(lane)
   local given = { ids = {}, due = {}, granted = {}, fields = {}, heads = {} }
   given.by_turn = redis.call('EXISTS', turns_key(lane)) == 1
   while served < SERVED_AT_ONCE and count_queue(lane) > 0 do
-    local opening = opening_of(lane)
+    local opening = opening_of(lane, not given.by_turn and first_in_line(lane, given) or nil)
     if not opening then break end
     local id, tenant = next_in_line(lane, given)
     if not id then break end
     if grant(lane, id, tenant, given, opening) then
       served = served + 1
       counted.queue[lane] = count_queue(lane) - 1
-      if not is_hold(lane) then counted.slots[lane] = count_slots(lane) + 1 end
+      if not is_hold(lane) then
+        counted.slots[lane] = count_slots(lane) + 1
+        counted.granted[lane] = true
+        local sum = counted.reserved[lane]
+        counted.reserved[lane] = sum and sum + taken_by(id, lane, limit_of(lane))
+      end
     end
   end
   write_grants(lane, given)

@@ -24,6 +24,21 @@ local function tell_holders(lane, tell)
   end
 end
 
+-- Of a budget: the microseconds that are taken by those that were granted a start, by those before a task, of which so
+-- many are read, and by itself.
+local MOST_BEFORE = 50
+
+local function tell_taken(id, lane, tell)
+  local limit = limit_of and limit_of(lane)
+  if not limit or not limit.of then return end
+  local rank, sum = redis.pcall('ZRANK', queue_key(lane), id), reserved_in(lane, limit)
+  rank = type(rank) == 'number' and rank or 0
+  for _, each in ipairs(redis.call('ZRANGE', queue_key(lane), 0, math.min(rank, MOST_BEFORE))) do
+    sum = sum + taken_by(each, lane, limit)
+  end
+  tell('takes', sum)
+end
+
 -- Each returns the place of a pending task in the lane in which it was granted a slot, or a start.
 local TELL_LANE = {
   pending = function(id, fields, tell)
@@ -33,8 +48,9 @@ local TELL_LANE = {
     tell('rest', score_of(own_key('rates'), 'rest ' .. lane))
     return place_of(id, lane)
   end,
-  waiting = function(_, fields, tell)
+  waiting = function(id, fields, tell)
     local lane = value_of(fields, 'queue') or ''
+    tell_taken(id, lane, tell)
     tell('parked', value_of(fields, 'parked'))
     tell('arrival', score_of(own_key('rates'), lane))
     tell('rest', score_of(own_key('rates'), 'rest ' .. lane))

@@ -16,10 +16,10 @@ local function lanes_by(record)
   local limits = limits_of(string.match(record.call, '^[^?]*'))
   if not limits then return {}, '' end
   local named, words = {}, {}
-  local lanes, tenants = lanes_of(limits, record)
+  local lanes, tenants, costs = lanes_of(limits, record)
   for i, lane in ipairs(lanes) do
     named[lane] = true
-    words[i] = lane .. '\t' .. (tenants[lane] or '')
+    words[i] = lane .. '\t' .. (tenants[lane] or '') .. '\t' .. (costs[lane] or '')
   end
   return named, table.concat(words, '\n')
 end

@@ -12,9 +12,13 @@
 local function limits_of(func)
   local name = 'f ' .. func
   if limits_read[name] == nil then
-    local list = read_json(own_key('limits'), name) or {}
-    local well = list[1] ~= nil
-    for _, limit in ipairs(list) do well = well and type(limit) == 'table' and type(limit[1]) == 'string' end
+    local list, text = read_json(own_key('limits'), name)
+    local well = list and list[1] ~= nil
+    for _, limit in ipairs(list or NONE) do
+      well = well and type(limit) == 'table' and type(limit[1]) == 'string'
+      if well and type(limit[9]) == 'string' then list.has_costs = true end
+    end
+    if well then list.text = text end
     limits_read[name] = well and list or false
   end
   return limits_read[name] or nil
@@ -59,14 +63,15 @@ local function text_of(json)
   return well and value[1] or nil
 end
 
--- Looks for an argument: by its name in an object, by its place, from 0, in an array. Second, the array of positional
--- arguments that an object may have. Nothing is decoded that is not needed: arguments may have 64 KiB. What is no
--- JSON gives nil, or anything.
-local function find_argument(args, place, name)
+-- Looks for arguments in one pass: `wanted` has the places of some, from 0, by their names; `found` gets the JSON of each
+-- that is there. Nothing is decoded that is not needed: arguments may have 64 KiB. What is no JSON gives nothing, or
+-- anything.
+local function find_arguments(args, wanted, found)
   local begin = string.find(args, '[^%s]') or 1
   local is_object = string.sub(args, begin, begin) == '{'
-  local at, number, found, positional = string.find(args, '[^%s]', begin + 1), 0, nil, nil
-  while at do
+  local at, number, last, positional = string.find(args, '[^%s]', begin + 1), 0, -1, nil
+  for _, place in pairs(wanted) do last = math.max(last, place) end
+  while at and (is_object or number <= last) do
     local key
     if is_object then
       local stop = string.sub(args, at, at) == '"' and behind_text(args, at)
@@ -77,24 +82,23 @@ local function find_argument(args, place, name)
     end
     local stop = behind_value(args, at)
     if not stop or stop == at then break end
-    if is_object then
-      -- Of two with one name, the last counts.
-      if key == name then found = string.sub(args, at, stop - 1) end
-      if key == '*' then positional = string.sub(args, at, stop - 1) end
-    else
-      if number == place then return string.sub(args, at, stop - 1) end
-      number = number + 1
+    if not is_object then
+      for name, place in pairs(wanted) do
+        if place == number then found[name] = string.sub(args, at, stop - 1) end
+      end
+    -- Of two with one name, the last counts.
+    elseif key and wanted[key] then
+      found[key] = string.sub(args, at, stop - 1)
+    elseif key == '*' then
+      positional = string.sub(args, at, stop - 1)
     end
+    number = number + 1
     at = string.match(args, '^%s*,%s*()', stop)
   end
-  return found, positional
-end
-
--- The JSON of an argument, or nil.
-local function argument_of(args, place, name)
-  local found, positional = find_argument(args, place, name)
-  if not found and positional and place >= 0 then found = find_argument(positional, place, name) end
-  return found
+  if not positional then return end
+  local missing = {}
+  for name, place in pairs(wanted) do missing[name] = not found[name] and place or nil end
+  find_arguments(positional, missing, found)
 end
 
 -- The value of a lane from the JSON of an argument: see expirebridge/limits/values.py, which has the same.
@@ -119,34 +123,83 @@ local function value_of_lane(json)
   return value
 end
 
--- The value of an argument, for the name of a lane. Nobody here can read arguments that are sealed, or that a codec
--- encoded: their producer wrote the value behind them, or else they share one lane.
-local function value_of_argument(args, place, parameter, default)
-  if string.find(args, '^%l+:') then
-    local clear = string.match(args, '^%S+ (.*)$')
-    local value = clear and find_argument(clear, -1, parameter)
-    return value and value_of_lane(value) or '?'
+-- What a limit asks for: the places of a parameter's place, name and default in what a function declares of it.
+local LANE, TENANT, COST = 2, 5, 8
+local ASKED = { LANE, TENANT, COST }
+
+-- The JSON of the arguments for which limits ask, by their names. Second, true if the arguments cannot be read: nobody
+-- here can read those that are sealed, or that a codec encoded. Their producer wrote the values behind them.
+local function arguments_of(limits, args)
+  local wanted, found = {}, {}
+  for _, limit in ipairs(limits) do
+    for _, at in ipairs(ASKED) do
+      local name = limit[at + 1]
+      if type(name) == 'string' then wanted[name] = tonumber(limit[at]) or -1 end
+    end
   end
-  local json = argument_of(args, tonumber(place) or -1, parameter)
-  return json and value_of_lane(json) or type(default) == 'string' and default or ''
+  if not next(wanted) then return found, false end
+  if not string.find(args, '^%l+:') then
+    find_arguments(args, wanted, found)
+    return found, false
+  end
+  local clear = string.match(args, '^%S+ (.*)$')
+  if clear then find_arguments(clear, wanted, found) end
+  return found, true
 end
 
--- The lanes of a task, in the order in which it takes its slots; and by lane the tenant whose turn it takes.
+-- What a budget takes, from the JSON of its argument; nil if nobody can read it.
+local function cost_of(json, default)
+  local cost = not json and default or json and string.match(value_of_lane(json), '^%d+%.?%d*$')
+  cost = tonumber(cost or nil)
+  return cost and cost >= 0 and math.ceil(cost) or nil
+end
+
+-- What was found before, and is in the record of a task that has waited: it begins with a fingerprint.
+local function known_lanes(text, fingerprint)
+  local lanes, tenants, costs = {}, {}, {}
+  if string.sub(text or '', 1, #fingerprint + 1) ~= fingerprint .. '\n' then return nil, nil, nil end
+  for lane, tenant, cost in string.gmatch(text, '\n([^\t\n]*)\t([^\t\n]*)\t([^\n]*)') do
+    lanes[#lanes + 1] = lane
+    tenants[lane] = string.match(tenant, '^=(.*)')
+    costs[lane] = tonumber(cost)
+  end
+  return lanes, tenants, costs
+end
+
+-- The lanes of a task, in the order in which it takes its slots; by lane the tenant whose turn it takes; and its cost.
+-- Last, what its record is to keep of that if it waits: to find an argument behind others may take long.
 local function lanes_of(limits, record)
-  local lanes, tenants, args = {}, NONE, nil
+  local args = record.args or string.match(record.call, '%?(.*)') or ''
+  local fingerprint = (limits.has_costs or #args > 1000) and redis.sha1hex(limits.text .. '\n' .. args)
+  if fingerprint then
+    local lanes, tenants, costs = known_lanes(record.lanes, fingerprint)
+    if lanes then return lanes, tenants, costs, record.lanes end
+  end
+  local lanes, tenants, costs, words = {}, NONE, NONE, { fingerprint }
+  local found, is_sealed = arguments_of(limits, args)
+  local function value_at(limit, at)
+    local name, default = limit[at + 1], limit[at + 2]
+    if type(name) ~= 'string' then return nil end
+    local json = found[name]
+    if json then return value_of_lane(json) end
+    -- Those whose producer wrote no value share one lane.
+    return is_sealed and '?' or type(default) == 'string' and default or ''
+  end
   for i, limit in ipairs(limits) do
-    local lane, parameter = limit[1], limit[3]
-    if type(parameter) == 'string' or limit[6] then
-      args = args or record.args or string.match(record.call, '%?(.*)') or ''
-    end
-    if type(parameter) == 'string' then
-      lane = lane .. '=' .. value_of_argument(args, limit[2], parameter, limit[4])
-    end
+    local value, tenant = value_at(limit, LANE), value_at(limit, TENANT)
+    local lane = value and limit[1] .. '=' .. value or limit[1]
     lanes[i] = lane
-    if limit[6] then
+    if tenant then
       if tenants == NONE then tenants = {} end
-      tenants[lane] = value_of_argument(args, limit[5], limit[6], limit[7])
+      tenants[lane] = tenant
+    end
+    if type(limit[COST + 1]) == 'string' then
+      if costs == NONE then costs = {} end
+      costs[lane] = cost_of(found[limit[COST + 1]], not is_sealed and limit[COST + 2])
+    end
+    if fingerprint then
+      words[#words + 1] = lane .. '\t' .. (tenant and '=' .. tenant or '') .. '\t' .. (costs[lane] or '')
     end
   end
-  return lanes, tenants
+  return lanes, tenants, costs, fingerprint and table.concat(words, '\n') or nil
 end

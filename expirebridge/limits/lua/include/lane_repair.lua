@@ -91,7 +91,7 @@ local function bring_forward(lane, id)
   if limit and limit.ordered then return end
   local score = is_granted(id) and tonumber(redis.call('ZSCORE', state_set('pending'), id) or nil)
   if not score then return end
-  local start = limit and limit.interval and math.ceil(next_start(lane, limit, 0) / 1000) or now
+  local start = limit and limit.interval and math.ceil(next_start(lane, limit, taken_by(id, lane, limit), 0) / 1000) or now
   if score <= start + AHEAD then return end
   -- Its timer, too, unless another client has set that.
   local record = read(id)

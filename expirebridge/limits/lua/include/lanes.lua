@@ -66,7 +66,7 @@ end
 local function write_leaving()
   for lane, ids in pairs(gone.lane) do
     change_lane('SREM', lane_key(lane), unpack(ids))
-    counted.slots[lane] = nil
+    counted.slots[lane], counted.reserved[lane] = nil, nil
   end
   for lane, ids in pairs(gone.queue) do leave_queue(lane, ids) end
   gone = { lane = {}, queue = {} }
@@ -103,7 +103,7 @@ local function leave_lanes(id, kept)
     end
     touched[known[2]] = true
   end
-  redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant', 'turn')
+  redis.call('HDEL', record_key(id), 'slots', 'queue', 'parked', 'tenant', 'turn', 'lanes')
   if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
 end
 

@@ -5,16 +5,18 @@
 -- include format
 -- include lane_keys
 -- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, any_hold, is_hold, is_held
--- gives counted, count_slots, count_queue, append, burst_of, rest_of, rate_score, arrival_of, next_start, is_closed
--- gives hold_before, opening_of
+-- gives counted, count_slots, count_queue, append, rest_of, rests, rate_score, arrival_of, next_start, time_of
+-- gives taken_by, reserved_in, is_closed, hold_before, opening_of
 -- when limits
 
 -- The hash `limits` is what the handlers of listeners declared:
 --   f <function>   its limits, in the order in which their slots are taken, as JSON:
 --                  [[limit, place, parameter, default], ...]; without a key: [[limit], ...]
---                  with `fair`, place, parameter and default of the tenant follow
---   l <limit>      {"most": 5, "wait": 300000}, or a rate {"interval": 600000, "burst": 20}: ms, microseconds;
---                  {} if no handler has it any longer. "ordered": true, "blocks": true (one that failed keeps its
+--                  with `fair`, place, parameter and default of the tenant follow, and of a budget, after three
+--                  that are null, those of the cost
+--   l <limit>      {"most": 5, "wait": 300000}: ms; a rate {"starts": 80, "every": 60000000, "burst": 20}:
+--                  microseconds; a budget {"starts": 2000000, "every": 60000000, "of": "tokens"}, whose burst is all of
+--                  its amount if it has none; {} if no handler has it any longer. "ordered": true, "blocks": true (one that failed keeps its
 --                  slot), "fair": true
 --   p <hold>       while what a hold kept back is let go over a time: the ms at which the next is due, and the ms
 --                  between two
@@ -26,11 +28,26 @@ local function read_json(key, field)
   local text = redis.pcall('HGET', key, field)
   if type(text) ~= 'string' then return nil end
   local well, value = pcall(cjson.decode, text)
-  return well and type(value) == 'table' and value or nil
+  return well and type(value) == 'table' and value or nil, text
 end
 
 -- The limits that were read, by name and by lane, and those of functions (`f <function>`); false if there is none.
 local limits_read = {}
+
+local function number_above_0(value)
+  value = tonumber(value or nil)
+  return value and value > 0 and value < 2 ^ 53 and value or nil
+end
+
+-- Works out a rate, in microseconds: the `interval` of a start, and the `span` of all that may start at once.
+local function work_out(limit)
+  local starts, every = number_above_0(limit.starts), number_above_0(limit.every)
+  limit.interval = starts and every and math.ceil(every / starts)
+  if not limit.interval then return end
+  limit.starts, limit.every = starts, every
+  limit.burst = math.max(number_above_0(limit.burst) or limit.of and starts or 1, 1)
+  limit.span = limit.of and math.ceil(limit.burst * every / starts) or limit.burst * limit.interval
+end
 
 -- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost, or that no listener has
 -- declared yet, has no slot at all until it is declared; and who has one keeps it: it may be ordered.
@@ -43,9 +60,8 @@ local function limit_of(lane)
       for field, value in pairs(limit) do
         if tonumber(value) ~= tonumber(value) then limit[field] = nil end
       end
-      -- A rate of nothing is none.
-      if (tonumber(limit.interval) or 1) <= 0 then limit.interval = nil end
-      limits_read[name] = (tonumber(limit.most) or tonumber(limit.interval)) and limit or false
+      work_out(limit)
+      limits_read[name] = (tonumber(limit.most) or limit.interval) and limit or false
     end
     limits_read[lane] = limits_read[name]
   end
@@ -102,7 +118,7 @@ end
 
 -- Number of ids with a slot in a lane, and of those that wait in it. A script counts once, and adds to these numbers
 -- what it decides: it is written later, since one command for many costs far less than one for each.
-local counted = { slots = {}, queue = {}, pace = {} }
+local counted = { slots = {}, queue = {}, reserved = {}, granted = {}, pace = {} }
 local function count_slots(lane)
   counted.slots[lane] = counted.slots[lane] or change_lane('SCARD', lane_key(lane))
   return counted.slots[lane]
@@ -125,18 +141,22 @@ local function append(lists, name, value, second)
   if second then list[#list + 1] = second end
 end
 
-local function burst_of(limit) return math.max(tonumber(limit.burst) or 1, 1) end
-
 -- A lane of a rate that rests has a second place in `rates`, under this name.
 local function rest_of(lane) return 'rest ' .. lane end
 
 local function rate_score(name) return tonumber(redis.pcall('ZSCORE', own_key('rates'), name) or nil) or 0 end
 
+-- True while nothing at all may start in the lane of a rate, since it rests.
+local function rests(lane)
+  local limit = limit_of(lane)
+  return limit and limit.interval and rate_score(rest_of(lane)) + limit.interval - limit.span > now_us or false
+end
+
 -- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
 -- the burst ahead, but while the lane rests. It was further ahead if the rate was raised, or the clock went back; that is
 -- written once, or each look would put the next start off again.
 local function arrival_of(lane, limit)
-  local arrival, latest = math.max(rate_score(lane), now_us), now_us + burst_of(limit) * limit.interval
+  local arrival, latest = math.max(rate_score(lane), now_us), now_us + limit.span
   if arrival > latest then
     arrival = latest
     change_lane('ZADD', own_key('rates'), string.format('%.0f', latest), lane)
@@ -144,9 +164,39 @@ local function arrival_of(lane, limit)
   return math.max(arrival, rate_score(rest_of(lane)))
 end
 
--- The microsecond at which the next start of a rate may be, if so many were granted before.
-local function next_start(lane, limit, granted)
-  return math.max(now_us, arrival_of(lane, limit) + (granted - burst_of(limit) + 1) * limit.interval)
+-- The microseconds that a start takes of a rate, or a cost of a budget. What nobody can read counts as all of it.
+local function time_of(limit, cost)
+  if not limit.of then return limit.interval end
+  return math.ceil(math.min(cost or limit.burst, limit.burst) * limit.every / limit.starts)
+end
+
+-- The microsecond at which a start of a rate may be that takes so many, behind others that have reserved theirs.
+local function next_start(lane, limit, takes, before)
+  return math.max(now_us, arrival_of(lane, limit) + before + takes - limit.span)
+end
+
+-- The microseconds that a task takes of a rate in whose lane it waits, or has reserved a start. Its field `lanes` has a
+-- line for each limit: the lane, the tenant and the cost; see lane_names.lua.
+local function taken_by(id, lane, limit)
+  if not limit.of then return limit.interval end
+  local text = id and redis.pcall('HGET', record_key(id), 'lanes')
+  text = type(text) == 'string' and text or ''
+  local _, behind = string.find(text, '\n' .. lane .. '\t', 1, true)
+  return time_of(limit, tonumber(behind and string.match(text, '^[^\t\n]*\t(%d+)', behind + 1) or nil))
+end
+
+-- The microseconds of a rate that its lane's members have reserved, who were granted a start.
+local MOST_RESERVED = 20
+local function reserved_in(lane, limit)
+  if not limit.of then return count_slots(lane) * limit.interval end
+  local sum = counted.reserved[lane]
+  if sum then return sum end
+  sum = 0
+  for _, id in ipairs(change_lane('SRANDMEMBER', lane_key(lane), 5 * MOST_RESERVED)) do
+    sum = sum + taken_by(id, lane, limit)
+  end
+  counted.reserved[lane] = sum
+  return sum
 end
 
 -- True while no task begins in a lane that is ordered: this database is moved to another one, or from one in which some
@@ -177,8 +227,20 @@ local function hold_before(lane)
   until false
 end
 
--- The ms from which the next task may have a slot in a lane; nil if there is none.
-local function opening_of(lane)
+-- True if one that was granted a start of a rate has not been claimed yet: then the lane is looked at again. Others of its
+-- members wait elsewhere, or were granted something there: the last of their slots.
+local function awaits_start(lane)
+  if counted.granted[lane] then return true end
+  local ids = count_slots(lane) > 0 and change_lane('SRANDMEMBER', lane_key(lane), MOST_RESERVED) or NONE
+  for i, score in ipairs(ids[1] and change_lane('ZMSCORE', own_key('grants'), unpack(ids)) or NONE) do
+    local slots = score and redis.pcall('HGET', record_key(ids[i]), 'slots')
+    if type(slots) == 'string' and string.sub('\n' .. slots, -#lane - 1) == '\n' .. lane then return true end
+  end
+  return false
+end
+
+-- The ms from which the next task may have a slot in a lane, which is the first that waits, or `id`; nil if there is none.
+local function opening_of(lane, id)
   if is_hold(lane) then
     if is_held(string.sub(lane, #HOLD + 1)) then return nil end
     local pace = counted.pace[lane]
@@ -196,7 +258,11 @@ local function opening_of(lane)
   if not limit then return now end
   if limit.ordered and (is_closed(lane) or hold_before(lane)) then return nil end
   local granted = count_slots(lane)
-  if not tonumber(limit.interval) then return granted < (tonumber(limit.most) or 0) and now or nil end
-  local start = math.ceil(next_start(lane, limit, granted) / 1000)
-  return (granted == 0 or start <= now + AHEAD) and start or nil
+  if not limit.interval then return granted < (tonumber(limit.most) or 0) and now or nil end
+  if limit.of then
+    if granted >= MOST_RESERVED then return nil end
+    id = id or change_lane('ZRANGE', queue_key(lane), 0, 0)[1]
+  end
+  local start = math.ceil(next_start(lane, limit, taken_by(id, lane, limit), reserved_in(lane, limit)) / 1000)
+  return (start <= now + AHEAD or not awaits_start(lane)) and start or nil
 end

@@ -4,43 +4,89 @@
 -- include lanes
 -- include limits
 -- include names
+-- include records
 -- include hooks
 -- when limits
 -- on settle_fields 20 LANE_FIELDS
--- on on_settle 20 rest_if_busy
+-- on on_settle 20 hear
+-- on on_refused 20 hear_late
 -- on on_settled 20 put_first
 -- on on_succeed 20 free_slots
 -- on on_anew 20 keep_begun
 
 -- The part of limits in attempts that have ended, and in tasks that start anew.
-local LANE_FIELDS = { 'waited', 'slots' }
+local LANE_FIELDS = { 'waited', 'slots', 'lanes', 'charged' }
 
--- Lets the task's lane of a rate rest, and returns it. Afterwards its tasks start at the rate: a burst is what was not
--- used before.
-local function rest_lane(id, record, name, delay)
-  local limits = limits_of(string.match(record.call, '^[^?]*')) or {}
-  record.args = redis.call('HGET', record_key(id), 'args') or nil
-  local lanes, rests = lanes_of(limits, record), nil
-  for i, limit in ipairs(limits) do
-    local spec = limit[1] == name and limit_of(lanes[i])
-    if spec and tonumber(spec.interval) then
-      rests = lanes[i]
-      -- Until the millisecond in which this task is due again.
-      local arrival = (now + delay) * 1000 + (burst_of(spec) - 1) * spec.interval
-      arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lanes[i]))))
-      change_lane('ZADD', own_key('rates'), arrival, rest_of(lanes[i]))
+-- Lets a lane of a rate rest. Afterwards its tasks start at the rate: a burst is what was not used before.
+local function rest_lane(lane, limit, delay)
+  -- Until the millisecond in which this task is due again.
+  local arrival = (now + delay) * 1000 + limit.span - limit.interval
+  arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lane))))
+  change_lane('ZADD', own_key('rates'), arrival, rest_of(lane))
+end
+
+-- Charges what an attempt has spent beyond its cost. What is more than all that may start at once is a debt, for which
+-- the lane rests.
+local function charge_spent(lane, limit, spent)
+  local takes = math.ceil(spent * limit.every / limit.starts)
+  local arrival, most = arrival_of(lane, limit) + takes, now_us + limit.span
+  change_lane('ZADD', own_key('rates'), string.format('%.0f', math.min(arrival, most)), lane)
+  if arrival > most then change_lane('ZADD', own_key('rates'), string.format('%.0f', arrival), rest_of(lane)) end
+  touched[lane] = true
+end
+
+-- Takes back what an attempt was charged that did not begin its work, unless another was charged since: then nobody can
+-- tell any longer what it has held up.
+local function take_back_charges(record)
+  for arrival, takes, lane in string.gmatch(record.charged or '', '(%S+) (%S+) ([^\n]*)') do
+    if tonumber(arrival) == rate_score(lane) then
+      change_lane('ZADD', own_key('rates'), string.format('%.0f', arrival - (tonumber(takes) or 0)), lane)
+      touched[lane] = true
     end
   end
-  return rests
 end
 
-local function rest_if_busy(id, record, outcome, rate, delay)
-  if outcome == 'busy' then record.rests = rest_lane(id, record, rate, delay) end
+-- What an attempt tells of its limits, with commas between them: `!` if it did not begin its work; `<limit>` of a rate
+-- that is to rest; `<limit>+<n>` for what it has spent of a budget. Returns the lanes that rest, as a set.
+local function read_told(id, record, told, delay)
+  local limits = limits_of(string.match(record.call, '^[^?]*')) or NONE
+  record.args = redis.call('HGET', record_key(id), 'args') or nil
+  local lanes, resting = lanes_of(limits, record), {}
+  for word in string.gmatch(told, '[^,]+') do
+    local name, spent = string.match(word, '^(.*)%+(%d+)$')
+    if word == '!' then take_back_charges(record) end
+    for i, lane in ipairs(lanes) do
+      local limit = limits[i][1] == (name or word) and limit_of(lane)
+      if limit and limit.interval and spent then
+        charge_spent(lane, limit, tonumber(spent))
+      elseif limit and limit.interval then
+        rest_lane(lane, limit, delay)
+        resting[lane] = true
+      end
+    end
+  end
+  return resting
 end
 
--- It comes again before all others of the lane.
+local function hear(id, record, _, told, delay)
+  if told and told ~= '-' then record.resting = read_told(id, record, told, delay) end
+end
+
+-- What an attempt has spent that lost its claim is charged once.
+local function hear_late(id, record, token, told)
+  if not told or not string.find(told, '+', 1, true) then return end
+  if redis.call('HGET', record_key(id), 'spent') == token then return end
+  read_told(id, record, string.gsub(told, '!', ''), 0)
+  redis.call('HSET', record_key(id), 'spent', token)
+end
+
+-- It comes again before all others of the lanes.
 local function put_first(id, record)
-  if record.rests and record.state == 'pending' then redis.call('HSET', record_key(id), 'turn', '- ' .. record.rests) end
+  local lines = {}
+  for lane in pairs(record.resting or NONE) do lines[#lines + 1] = '- ' .. lane end
+  if lines[1] and record.state == 'pending' then
+    redis.call('HSET', record_key(id), 'turn', table.concat(lines, '\n'))
+  end
 end
 
 -- Takes tasks that have run out of all lanes.

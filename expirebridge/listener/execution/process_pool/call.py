@@ -90,6 +90,8 @@ class ProcessCall:
         if reply.misfit:
             raise HandlerDiffers(f"{reply.misfit}, {NEWER_CODE}")
         self._attempt.took = reply.took
+        if (spending := self._attempt.task.spending) is not None:
+            spending.spent.update(reply.spent)
         if reply.took > self._attempt.limit:
             raise TimedOut
         if reply.raised is not None:

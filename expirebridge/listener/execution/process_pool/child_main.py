@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -269,6 +270,15 @@ class _RemoteAttempt:
 
 
 def _answer(
+    call: CallFrame, registry: Registry, channel: FrameChannel, settings: Settings
+) -> Reply:
+    """Call the handler, and encode its result or error, and what it spent."""
+    reply = _called(call, registry, channel, settings)
+    spending = call.task.spending
+    return reply if spending is None else replace(reply, spent=spending.spent)
+
+
+def _called(
     call: CallFrame, registry: Registry, channel: FrameChannel, settings: Settings
 ) -> Reply:
     """Call the handler, and encode its result or error. Raises no error of a handler."""

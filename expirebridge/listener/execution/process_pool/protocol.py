@@ -10,7 +10,7 @@ import pickle
 import struct
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from expirebridge.errors import InvalidTask
@@ -96,6 +96,8 @@ class Reply:
     """Seconds that the handler took."""
     lacked_memory: bool = False
     """True if it raised MemoryError: the process may be short of memory from now on."""
+    spent: Mapping[str, int] = field(default_factory=dict)
+    """What the handler spent of its budgets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +191,11 @@ def _plain(error: BaseException) -> BaseException:
         match error:
             case Retry():
                 return Retry(seconds_of(error.after, name="after"), str(error))
-            case Snooze(after=after, times=times, until=until):
-                return Snooze(seconds_of(after, name="after"), str(error), times=times, until=until)
-            case Busy(after=after, per=per):
-                return Busy(seconds_of(after, name="after"), str(error), per=per)
+            case Snooze(after=after, times=times, until=until, charge=charge):
+                delay = seconds_of(after, name="after")
+                return Snooze(delay, str(error), times=times, until=until, charge=charge)
+            case Busy(after=after, per=per, name=name):
+                return Busy(seconds_of(after, name="after"), str(error), per=per, name=name)
             case Discard():
                 return Discard(str(error))
     except InvalidTask as wrong:  # a subclass need not have called their own __init__

@@ -1,5 +1,5 @@
 -- gives on_move, on_forget, on_make, on_give_up, on_anew, settle_fields, on_settle, on_settled, on_let_go, on_retry
--- gives on_succeed, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
+-- gives on_succeed, on_refused, at_end, claim_fields, held_fields, on_look, on_claim, on_start, on_take, before_taken, on_crowded
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 -- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
 -- gives on_show, on_tell, on_again, on_next, on_revise, kept_longer
@@ -32,8 +32,10 @@ local on_revise = {}
 
 -- Names of fields that are read of each task whose attempt has ended.
 local settle_fields = {}
--- (id, record, outcome, rate, delay): an attempt has ended, which is not written yet.
+-- (id, record, outcome, told, delay): an attempt has ended, which is not written yet. What it told is a word, or nil.
 local on_settle = {}
+-- (id, record, token, told): an attempt has ended that had lost its claim.
+local on_refused = {}
 -- (id, record): its outcome is written, if the task was not asked to run again meanwhile.
 local on_settled = {}
 -- (id): a task is to run again, and does not keep what it held for the attempt.

@@ -132,12 +132,12 @@ local function is_claimed(record, token) return record.state == 'running' and re
 local function settle(item, text, none_has_timer)
   local id, token, outcome, delay, record, more = unpack(item, 1, 6)
   if not record then return SETTLED.refused end
+  local told, late, cause, objective
+  if more ~= '' then told, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)') end
   if is_claimed(record, token) then
     -- Since it was read, a task that this script has made may have taken over a key that is another's by its name.
     if record.key then record.key = redis.call('HGET', record_key(id), 'key') or nil end
-    local rate, late, cause, objective
-    if more ~= '' then rate, late, cause, objective = string.match(more, '^ (%S+) ?(%S*) ?(%S*) ?(%S*)') end
-    for i = 1, #on_settle do on_settle[i](id, record, outcome, rate, delay) end
+    for i = 1, #on_settle do on_settle[i](id, record, outcome, told, delay) end
     if outcome == 'busy' then outcome = 'snoozed' end
     tally(record, outcome)
     if cause and cause ~= '' then tally_late(id, record, outcome, late, cause, objective) end
@@ -152,6 +152,7 @@ local function settle(item, text, none_has_timer)
   if is_settled and outcome == 'unfit' then return SETTLED.left end
   if record.token == token and record.state == 'failed' and outcome == 'retry' then return SETTLED.over end
   if is_settled or (record.token == token and FINISHED[record.state]) then return SETTLED.done end
+  for i = 1, #on_refused do on_refused[i](id, record, token, told) end
   return SETTLED.refused
 end
 
