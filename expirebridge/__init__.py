@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, Then
     from expirebridge.hooks import hook, lifespan
     from expirebridge.limits.hold import Hold
-    from expirebridge.limits.lanes import Lane, SetNumber
+    from expirebridge.limits.lanes import Lane
     from expirebridge.limits.values import Budget, Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
     from expirebridge.marking import handler
@@ -116,7 +116,6 @@ __all__ = [
     "ServerReadOnly",
     "ServerUnreachable",
     "ServerUnsuitable",
-    "SetNumber",
     "Settings",
     "Signal",
     "SlotMoving",
@@ -151,7 +150,7 @@ _NAMES = {
     "handlers": "Call Then",
     "hooks": "hook lifespan",
     "limits.hold": "Hold",
-    "limits.lanes": "Lane SetNumber",
+    "limits.lanes": "Lane",
     "limits.values": "Budget Limit LimitListing Rate",
     "listener.listener": "Listener",
     "marking": "handler",

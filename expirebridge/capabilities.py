@@ -14,6 +14,7 @@ CAPABILITIES = (
     "groups",
     "series",
     "signals",
+    "urgent",
     "sealing",
     "fleet",
     "foreign",

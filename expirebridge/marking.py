@@ -29,6 +29,7 @@ def handler(
     typed: bool = False,
     process: bool = False,
     private: bool = False,
+    urgent: bool = False,
     limit: Limit | Sequence[Limit] | None = None,
     rate: Pace | Sequence[Pace] | None = None,
 ) -> Callable[[F], F]: ...
@@ -46,6 +47,7 @@ def handler(
     typed: bool = False,
     process: bool = False,
     private: bool = False,
+    urgent: bool = False,
     limit: Limit | Sequence[Limit] | None = None,
     rate: Pace | Sequence[Pace] | None = None,
 ) -> F | Callable[[F], F]:
@@ -72,6 +74,10 @@ def handler(
     With `private`, the arguments of its tasks are never in the name of a key, if they are made with
     the function itself; with its name, give `make_task(..., private=True)`.
 
+    With `urgent`, its tasks are taken before others that are due, whoever makes them, as with
+    `make_task(..., urgent=True)`. A listener declares it when it starts: it is for tasks that are
+    made from then on.
+
     `limit` is how many of its tasks run at once, such as `Limit(5, per="customer")`, or a list of
     two; `rate` is how many start in a time, such as `Rate(100, "1m")`, how much they spend, such as
     `Budget(200_000, "1m", of="tokens")`, or a list of up to three.
@@ -81,7 +87,7 @@ def handler(
     """
     marks = marks_of(
         retry=retry, timeout=timeout, late_after=late_after, misfire=misfire, late=late,
-        aliases=aliases, typed=typed, process=process, private=private,
+        aliases=aliases, typed=typed, process=process, private=private, urgent=urgent,
         bind_limits=binding_of(limit, rate),
     )  # fmt: skip
     return partial(mark, marks=marks) if function is None else mark(function, marks)

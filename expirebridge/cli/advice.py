@@ -50,7 +50,7 @@ _POLICIES = {
     "cron": "A recurring task is a series: @every(...) above its handler, or Bridge.schedule",
     "every": "A recurring task is a series: @every(...) above its handler, or Bridge.schedule",
     "max-retries": "Retries are the handler's, @handler(retry=...), or those of Bridge.make_task",
-    "priority": "There are no priorities: docs/explanation/non-goals.md",
+    "priority": "There is one alone, `make --urgent`",
     "queue": "There are no queues: a listener takes the functions that it has, or --functions",
     "retries": "Retries are the handler's, @handler(retry=...), or those of Bridge.make_task",
     "retry": "Retries are the handler's, @handler(retry=...), or those of Bridge.make_task",

@@ -300,6 +300,9 @@ def make(
             metavar="FUNC", help="The handler that runs instead if a signal comes before it starts."
         ),
     ] = None,
+    urgent: Annotated[
+        bool, typer.Option("--urgent", help="Take it before others that are due.")
+    ] = False,
     unknown: Unknown = OnUnknown.WARN,
     url: Url = None,
     as_json: AsJson = False,
@@ -315,7 +318,7 @@ def make(
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
             if_exists=if_exists.value, max_wait=max_wait, window=window, tags=tag or (),
-            on_signal=on_signal,
+            on_signal=on_signal, urgent=urgent,
         )  # fmt: skip
     _show(task, as_json=as_json)
 

@@ -47,6 +47,7 @@ class Marks:
     typed: bool = False
     process: bool = False
     private: bool = False
+    urgent: bool = False
     bind_limits: BindLimits | None = None
 
 
@@ -82,6 +83,8 @@ class Handler:
     """True if it is called in a process of its own."""
     limits: tuple[Any, ...] = ()
     """Its limits and its rate: see `limits_on`."""
+    urgent: bool = False
+    """True if its tasks are taken before others that are due."""
     is_declared: bool = False
     """True if `@handler` or HANDLERS marks it."""
 
@@ -134,6 +137,7 @@ class Handler:
             aliases=marks.aliases,
             in_process=marks.process,
             limits=limits,
+            urgent=marks.urgent,
             is_declared=listed or is_marked(function),
         )
 
@@ -184,6 +188,7 @@ def marks_of(
     typed: bool = False,
     process: bool = False,
     private: bool = False,
+    urgent: bool = False,
     bind_limits: BindLimits | None = None,
 ) -> Marks:
     """Check what `@handler` says of a function, and return it. Raises InvalidTask."""
@@ -196,6 +201,7 @@ def marks_of(
         typed=_check_flag("typed", typed),
         process=_check_flag("process", process),
         private=_check_flag("private", private),
+        urgent=_check_flag("urgent", urgent),
         bind_limits=bind_limits,
     )
 

@@ -178,6 +178,7 @@ class Ledger:
         if_exists: IfExists = "reject",
         ext: str | None = None,
         on_signal: Named | None = None,
+        urgent: bool = False,
         **policies: Unpack[PolicyOptions],
     ) -> LedgerTask:
         """Make a task that runs `func` after `delay`, or at `at`: one INSERT in your transaction.
@@ -198,7 +199,7 @@ class Ledger:
         check_transaction(session)
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
-            on_signal=on_signal, **policies,
+            on_signal=on_signal, urgent=urgent, **policies,
         )  # fmt: skip
         check_ext(ext)
         adapter = self._changing(session, [new.id])
@@ -597,6 +598,7 @@ def _made(
         kwargs=kwargs,
         ext=values["b_ext_string"],
         tags=tuple(str(new.fields.get("tags", "")).split()),
+        urgent="urgent" in new.fields,
         on_signal=on_signal,
         outcome=outcome,
     )

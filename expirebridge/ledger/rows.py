@@ -131,6 +131,8 @@ class LedgerTask:
     ext: str | None = None
     """The name that the application gave it."""
     tags: tuple[str, ...] = ()
+    urgent: bool = False
+    """True if it is taken before others that are due."""
     status: Status = Status.WAITING
     wanted: DesiredState = DesiredState.NONE
     """The state that the application wants: `cancelled`, or `none`."""
@@ -208,6 +210,8 @@ def options_of(fields: Mapping[str, Any]) -> str | None:
     options = dict(fields)
     if "tags" in options:
         options["tags"] = str(options["tags"]).split()
+    if "urgent" in options:
+        options["urgent"] = True
     return orjson.dumps(options).decode()
 
 
@@ -232,6 +236,7 @@ def ledger_task(row: Row, key_ring: KeyRing | None = None) -> LedgerTask:
         kwargs=kwargs,
         ext=row["ext_string"],
         tags=_tags_of(row),
+        urgent=_options_in(row).get("urgent") is True,
         status=Status(row["status"]),
         wanted=DesiredState(row["wanted"]),
         due=_due_of(row),

@@ -183,6 +183,10 @@ def _text(raw: bytes) -> str:
     return raw.decode()
 
 
+def _is_there(_: bytes) -> bool:
+    return True
+
+
 def _words(raw: bytes) -> list[str]:
     return raw.decode().split()
 
@@ -193,6 +197,7 @@ FIELDS = (
     Field("trace", text, claimed=True, exported=_text),
     Field("misfire", exported=_text),
     Field("timeout", exported=float),
+    Field("urgent", _is_there, exported=_is_there),
     Field("ttl", exported=float),
     Field("attempt", whole, exported=float),
     Field("tags", words, claimed=True, exported=_words),

@@ -93,6 +93,7 @@ FIELDS = (
     ShownField("snoozes"),
     ShownField("lapses"),
     ShownField("tags", Format.TAGS, "Tags", 140),
+    ShownField("urgent", label="Urgent", order=65, rare=True),
     ShownField("started", Format.MOMENT, "Last start", 70),
     ShownField("late"),
     ShownField("ended", Format.MOMENT, "Ended", 80),

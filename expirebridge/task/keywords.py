@@ -78,7 +78,8 @@ _INSTEAD = {
 _NOT_HERE = {
     "on_signal": "what comes again, or is put off by beats, waits for no signal: make a task of "
     "its own, make_task(..., on_signal=)",
-    "priority": "there are no priorities: docs/explanation/non-goals.md",
+    "priority": "there is one alone, urgent=True, of make_task and @handler",
+    "urgent": "mark the handler: @handler(urgent=True)",
     "queue": "there are no queues: each listener runs the functions that it has, or those of "
     "`listen --functions`: docs/how-to/organize-handlers.md",
 }

@@ -53,6 +53,7 @@ def new_task(
     misfire: "MisfireSpec | None" = None,
     private: bool = False,
     on_signal: Named | None = None,
+    urgent: bool = False,
 ) -> producing.NewTask:
     """Check the arguments of `make_task`; `place` is that of the handlers.
 
@@ -69,6 +70,8 @@ def new_task(
     if len(encoded) > keys.MAX_ARGS_IN_KEY or writer.seals or is_private(func, private):
         fields["args"] = encoded
         encoded = keys.IN_RECORD
+    if urgent is not False:
+        fields |= _urgent(urgent)
     if max_wait is not None:
         fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
     if window is not None:
@@ -99,6 +102,12 @@ def is_private(func: Func, private: object = False) -> bool:
         raise InvalidTask(f"private={private!r}: True or False")
     given = func.function if isinstance(func, Call) else func
     return private or (not isinstance(given, str) and handlers.is_private(given))
+
+
+def _urgent(urgent: object) -> dict[str, Argument]:
+    if not isinstance(urgent, bool):
+        raise InvalidTask(f"urgent={urgent!r}: True or False")
+    return {"urgent": 1}
 
 
 def random_id() -> str:

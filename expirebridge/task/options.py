@@ -34,3 +34,4 @@ class TaskOptions(PolicyOptions, total=False):
     window: Duration | None
     private: bool
     on_signal: str | Callable[..., Any] | None
+    urgent: bool

@@ -42,6 +42,8 @@ def record_fields(values: Mapping[str, Any]) -> dict[str, Argument]:
     check_decision(fields, values.get("func"))
     if "timeout" in values:
         fields["timeout"] = _timeout(values["timeout"])
+    if "urgent" in values:
+        fields |= _urgent(values["urgent"])
     if "ttl" in values:
         fields["ttl"] = whole_of(values, "ttl", least=1, unit=" of milliseconds")
     for name in ("attempt", "snoozes"):
@@ -66,6 +68,12 @@ def _timeout(value: object) -> str:
         raise InvalidTask("timeout: write a number of seconds, such as 30 or 1.5")
     check_timeout(value)
     return str(int(value)) if value == int(value) else repr(value)
+
+
+def _urgent(value: object) -> dict[str, Argument]:
+    if not isinstance(value, bool):
+        raise InvalidTask("urgent: write true or false")
+    return {"urgent": 1} if value else {}
 
 
 def whole_of(values: Mapping[str, Any], name: str, *, least: int, unit: str = "") -> int:

@@ -107,6 +107,8 @@ class Task:
     attempt: int = 0
     """How many times its handler was started. While it runs, the number of this attempt."""
     tags: tuple[str, ...] = ()
+    urgent: bool = False
+    """True if it is taken before others that are due."""
     outcome: Outcome | None = None
     """The result of `make_task`; None for a task that was looked up."""
     started: datetime | None = None

@@ -49,6 +49,7 @@ from expirebridge.testing.environment import unseen_loop, waiting_thread
 from expirebridge.testing.errors import NeverIdle
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.time import PythonClock
+from expirebridge.urgent.calls import declaration_of
 
 # The attempts of a test: as a listener makes them, but in the test's own thread and event loop.
 
@@ -325,9 +326,11 @@ class Traveller:
         self._key_events.take()
 
     async def _begin(self, stack: AsyncExitStack) -> Attempts:
-        """Load the handlers, declare their limits, and enter their lifespans."""
+        """Load the handlers, declare their limits and marks, and enter their lifespans."""
         registry = self._handlers.registry
-        self._store.run(declare_limits(*LimitsDeclaration.of(registry.names())))
+        names = registry.names()
+        self._store.run(declare_limits(*LimitsDeclaration.of(names)))
+        self._store.run(declaration_of(names))
         await stack.enter_async_context(entered(registry.lifespans))
         return Attempts(registry, self._settings, self._store)
 

@@ -86,7 +86,7 @@ def test_what_nobody_can_read_is_told_how_json_looks(refusal: Refusal) -> None:
         ("make a.b --kwargs '{}'", "Give an object for ARGS: expirebridge make FUNC ARGS"),
         ("make a.b --func a.b", "It is an argument: expirebridge make FUNC"),
         ("make a.b --retries 3", "@handler(retry=...)"),
-        ("make a.b --priority 3", "There are no priorities"),
+        ("make a.b --priority 3", "There is one alone, `make --urgent`"),
         ("make a.b --queue mail", "There are no queues"),
         ("list --status failed", "Did you mean --state"),
         ("list --tags a", "Did you mean --tag"),

@@ -57,8 +57,18 @@ print(json.dumps([default_task_backend.get_result(one.id).task.queue_name for on
         assert bridge.count().pending == 2
 
 
+def test_a_priority_above_0_is_urgent(shop: DjangoProject) -> None:
+    program = """
+print(json.dumps([add.using(priority=n).enqueue(1, 2).id for n in (-1, 0, 1, 100)]))
+"""
+    ids = asked(shop, program)
+    with Bridge(shop.url) as bridge:
+        tasks = {task.id: task.urgent for task in bridge.list().tasks}
+    assert [tasks[id] for id in ids] == [False, False, True, True]
+
+
 REFUSED = [
-    ("add.using(priority=1)", "does not support setting priority"),
+    ("add.using(priority=101)", "priority"),
     ("add.using(queue_name='other')", "Queue 'other' is not valid"),
     ("add.enqueue(1)", "missing a required argument: 'b'"),
     ("add.enqueue('x' * 70_000, 'y')", "at most 65,536"),

@@ -249,6 +249,19 @@ def test_a_bad_signal_is_refused_with_the_reason(ask: Ask, bridge: Bridge) -> No
     assert ask("signal", "a", '"%s"' % ("x" * 65_534), "é" * 200) == "signalled"
 
 
+# Urgent tasks
+
+
+def test_an_urgent_task_is_made_by_a_function(ask: Ask, bridge: Bridge, store: Store) -> None:
+    bridge.make_task("mail.send", [], 0, id="old")
+    assert ask("make", "mail.send", "[1]", 0, "id", "u", "urgent", "1")[0] == "created"
+    assert fields(ask("get", "u"))["urgent"] == "1"
+    assert "urgent" not in fields(ask("get", "old"))
+    assert [task.id for task in claim(store, places=1).tasks] == ["u"]
+    with pytest.raises(redis.ResponseError, match="urgent=yes: write 1"):
+        ask("make", "mail.send", "[1]", 0, "urgent", "yes")
+
+
 # Groups
 
 

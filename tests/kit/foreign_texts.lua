@@ -10,14 +10,14 @@ local time = redis.call('TIME')
 local now = time[1] * 1000
 if score == '' then score = now - 100000 end
 redis.call('HSET', P .. 'meta', 'format', 1, 'database', 0, 'partitions', 1,
-  'features', 'series ledger limits groups signals' .. (moving ~= '' and ' moving' or ''))
+  'features', 'series ledger limits groups signals urgent' .. (moving ~= '' and ' moving' or ''))
 if moving ~= '' then redis.call('HSET', P .. 'meta', 'moving', moving) end
 local STATES = { a0 = 'pending', w0 = 'waiting', h0 = 'paused', r0 = 'running', s0 = 'succeeded', f0 = 'failed',
   c0 = 'cancelled', ['ser@1000'] = 'pending', ['g@g0'] = 'running', ['g@then'] = 'paused' }
 local TEXTS = { 'args', 'error', 'result', 'history', 'nonce', 'tags', 'unfit', 'slots', 'waited', 'late', 'tenant',
   'queue', 'retry', 'trace', 'misfire', 'after', 'then', 'settled', 'next', 'tick', 'first', 'snoozes', 'left', 'parked',
   'rearm', 'due', 'attempt', 'lapses', 'unknown', 'made', 'ttl', 'timeout',
-  'on_signal', 'passed', 'lost', 'signal', 'signalled' }
+  'on_signal', 'passed', 'lost', 'signal', 'signalled', 'urgent' }
 for id, state in pairs(STATES) do
   local key, fields = P .. 'task:' .. id, { 'call', 'mail.send?@' }
   for _, name in ipairs(TEXTS) do fields[#fields + 1], fields[#fields + 2] = name, T end
@@ -42,7 +42,6 @@ redis.call('HSET', P .. 'limits', 'f mail.send', '[["A",0,"x",""]]', 'l A', '{"m
   'waiting', T, 'f ' .. T, T, 'l ' .. T, T, 'p hold tag a', T)
 redis.call('HSET', P .. 'holds', 'tag ' .. T, T, 'func x.y', T)
 redis.call('HSET', P .. 'weights', 'A ' .. T, T)
-redis.call('HSET', P .. 'numbers', 'A', T, 'A 1', T, 'A ' .. T, T, T, T)
 redis.call('ZADD', P .. 'listeners', now, 'L1', now, 'L2', now, T)
 redis.call('HSET', P .. 'fleet', 'L1', 'c0de =1', 'L2', T, T, T)
 redis.call('HSET', P .. 'carriers', 'L1', T, 'L2', T)

@@ -215,6 +215,7 @@ RECIPES: Mapping[str, Recipe] = {
     "count_subscribers": _one(),
     "create_partitions": _one(1),
     "declare": _one("c0de", None, None),
+    "declare_urgent": _one(1, None, "mail.send"),
     "declare_limits": _one("d", None, '[["A"]]', "l A", '{"most":2}', "f mail.send", None),
     "declare_series": lambda text: [(0, "L1", 1, "ser", "f0"), (0, "L1", 1, text, text)],
     "drop_batch": _one("m", 0),
@@ -292,9 +293,7 @@ RECIPES: Mapping[str, Recipe] = {
     "read_run_id": _one(),
     "read_tally": _one(2, 1, 0),
     "receive_batch": _receive_batch,
-    "receive_holds_and_weights": _one(
-        "m", "holds", None, None, "weights", None, None, "numbers", "A", None
-    ),
+    "receive_holds_and_weights": _one("m", "holds", None, None, "weights", None, None),
     "relay": _relay,
     "release": _one("tag a", 1000),
     "remove_series": _one(1, "n", "ser", None),
@@ -313,7 +312,6 @@ RECIPES: Mapping[str, Recipe] = {
         (0, "L", 0, id, "1 1", "waits", "", "mail.send?@", "in", 1, 2, "args", text, "tags", text)
         for id in ("new", *IDS)
     ],
-    "set_limit": _one("A", None, None),
     "set_weight": _one("A", None, 2),
     "signal": lambda text: [
         (0, "n", id, digests, text, text) for id in IDS for digests in ("", text)
@@ -341,6 +339,7 @@ FUNCTIONS: Mapping[str, Recipe] = {
         ("a.b", b"[" + text + b"]", 0), ("a.b", "[1]", text),
         *(("a.b", "[1]", 0, option, text)
           for option in ("id", "if_exists", "tags", "retry", "timeout", "on_signal", text)),
+        ("a.b", "[1]", 0, "urgent", text),
         ("a.b", "[1]", 0, "retry", b"[" + text + b"]"),
         ("a.b", "[1]", 0, "id", "x", "if_exists", "keep", "window", text),
     ],

@@ -22,10 +22,11 @@ FRAMES_TO_ROOMS: set[str] = {
     "testing.traveller -> limits.declared_limits",
     "testing.traveller -> series.definition",
     "testing.traveller -> series.ticks",
+    "testing.traveller -> urgent.calls",
 }
 """Each wants a seam, but for those of `testing`, `importing`, `contrib` and `cli.options`.
 
-The testing kit does by hand what a listener does: it makes ticks and opens lanes. Importing
+The testing kit does by hand what a listener does: it makes ticks, and opens lanes. Importing
 another library's jobs ends in the importer of `moving`. Django's integration has a ledger as an
 application has one: its migration creates the tables. Whether the URL of a ledger holds a password
 is said by what reads it.

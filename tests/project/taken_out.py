@@ -8,6 +8,7 @@ GO_ALONG: dict[str, set[str]] = {
     "series": {"ledger", "moving", *_BY_HAND},
     "moving": {"importing"},
     "ledger": {"contrib", "moving"},
+    "urgent": {*_BY_HAND},
 }
 """What is taken out together with a room: capabilities that may import it, and parts of frames that
 are for it."""

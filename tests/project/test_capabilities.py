@@ -55,6 +55,7 @@ import expirebridge.signals.metrics
 import expirebridge.signals.page
 import expirebridge.signals.remarks
 import expirebridge.signals.words
+import expirebridge.urgent.roles
 from expirebridge.capabilities import given
 from expirebridge.checks.capability_checks import ExternalChecks, GivesChecks, checks_on
 from expirebridge.checks.finding import Occasion
@@ -174,6 +175,7 @@ ROLES: tuple[GivesRoles, ...] = (
     expirebridge.limits.roles,
     expirebridge.groups.roles,
     expirebridge.series.roles,
+    expirebridge.urgent.roles,
     expirebridge.lateness.roles,
     expirebridge.ledger.roles,
 )

@@ -28,7 +28,7 @@ FULL = Task(
     late=Lateness(2, LateCause.UNKNOWN), tick=NOW, trace="00", after="b", then="c",
     queued=QueuePlace(lane="x", position=1, held=1, limit=None),
     history=(HistoryEntry(at=NOW, what="created"),), in_clear=("error",),
-    on_signal="mail.answer", signal=Signal({"ref": 7}, "psp", "mail.remind", NOW),
+    on_signal="mail.answer", urgent=True, signal=Signal({"ref": 7}, "psp", "mail.remind", NOW),
 )  # fmt: skip
 """Has all that a task can have."""
 

@@ -146,7 +146,7 @@ def test_names_are_built_where_all_keys_are_or_the_channel_is() -> None:
 SPINE = PACKAGE / "task" / "lua" / "include"
 WORDS_OF_ROOMS = {
     "lane", "lanes", "grant", "grants", "granted", "group", "groups", "tick", "ticks", "ledger",
-    "moving", "signal", "signals", "signalled",
+    "moving", "signal", "signals", "signalled", "urgent",
 }  # fmt: skip
 KNOWN_TO_THE_SPINE = {
     # What a record holds is read, and sent to listeners, at once: a field more is no command more.
@@ -158,7 +158,7 @@ KNOWN_TO_THE_SPINE = {
     "making": {"ledger", "group", "signal"},
     # What `meta` says of the whole database; a list of hooks would cost each task that is made.
     "format": {"moving"},
-    "features": {"groups", "lanes", "ledger", "signals"},
+    "features": {"groups", "lanes", "ledger", "signals", "urgent"},
 }
 """Words of rooms in shared Lua of the spine, and why they are there."""
 
@@ -176,7 +176,8 @@ def test_features_are_asked_by_headers_alone() -> None:
     found = {file for file in TEXTS if re.search(r"\buses\b", without_comments(file))}
     assert found == {
         "include/format", "include/features", "include/arrivals", "include/noted", "claim",
-        "declare_limits", "read_decisions", "receive_holds_and_weights",
+        "declare_limits", "read_decisions", "receive_holds_and_weights", "include/urgent_new",
+        "declare_urgent",
     }  # fmt: skip
 
 
@@ -395,8 +396,8 @@ def test_no_scope_has_too_many_names(client: redis.Redis) -> None:
 
 
 ORDER = {
-    "on_move": ["mark_moved", "leave_or_keep", "note_moved", "note_tick_moved"],
-    "on_forget": ["leave_all"],
+    "on_move": ["mark_moved", "leave_or_keep", "note_moved", "note_tick_moved", "follow_urgent"],
+    "on_forget": ["leave_all", "leave_index"],
     "on_make": ["make_member", "keep_signalled"],
     "on_give_up": ["leave_all", "give_up"],
     "on_anew": ["keep_begun"],
@@ -413,8 +414,8 @@ ORDER = {
     "on_look": ["is_blocked"],
     "on_claim": ["admit"],
     "on_start": ["start_tick"],
-    "on_take": ["take_slots", "note_passed"],
-    "before_taken": ["write_admitted", "count_passed"],
+    "on_take": ["take_slots", "note_passed", "note_taken"],
+    "before_taken": ["write_admitted", "count_passed", "remove_taken"],
     "on_reply": ["tell_signal"],
     "on_park": ["end_tick_before"],
     "on_crowded": ["take_others"],
@@ -430,7 +431,7 @@ ORDER = {
     "other_functions": ["OTHER_FUNCTIONS"],
     "on_meet": ["keep_decided"],
     "left_fields": ["LEFT_FIELDS"],
-    "on_sweep": ["sweep_lanes", "note_holds", "forget_groups"],
+    "on_sweep": ["sweep_lanes", "note_holds", "forget_groups", "mend_index"],
     "on_swept": ["tell_swept", "find_stopping"],
     "on_count": ["count_move"],
     "on_list": ["ids_by_group"],
@@ -445,6 +446,10 @@ ORDER = {
     "on_show": ["add_place"],
     "on_tell": ["tell_lane", "tell_dirty"],
     "on_gone": ["forget_declarations"],
+    "on_new": ["place_urgent"],
+    "on_first": ["first_urgent"],
+    "on_skip": ["leave_index"],
+    "on_served": ["place_granted"],
 }
 """What each list of hooks.lua holds: rows are marked first, lanes are left before groups count."""
 

@@ -171,7 +171,6 @@ CHANGES = {
     "hold": Asked("hold", "hold", (), {"tag": "t"}),
     "release": Asked("release", "release", (), {"tag": "t"}),
     "let pass": Asked("let_pass", "let_pass"),
-    "limit": Asked("set_limit", "set_limit", ("sms", 5)),
     "weight": Asked("set_weight", "weight", ("sms", "acme", 2)),
 }
 READS = {
@@ -773,6 +772,15 @@ async def cut_declared_limits(scene: Scene) -> None:
     assert scene.proxy.cuts == {"declare_limits": 1}
 
 
+async def cut_declared_urgency(scene: Scene) -> None:
+    """So it is with what it says of urgent handlers."""
+    scene.proxy.cut_reply_of("declare_urgent")
+    async with scene.listening():
+        await scene.make("a")
+        await scene.check_each_ran_once("a")
+    assert scene.proxy.cuts == {"declare_urgent": 1}
+
+
 async def cut_follow_ups(scene: Scene) -> None:
     """A follow-up is made once, and by the time of the resend it may have run."""
 
@@ -797,6 +805,7 @@ LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "claim_known": cut_known_claims,
     "declare": cut_declarations,
     "declare_limits": cut_declared_limits,
+    "declare_urgent": cut_declared_urgency,
     "adopt": cut_adoptions,
     "find_unexplained": cut_siftings,
     "scan": cut_scans,

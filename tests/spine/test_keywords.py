@@ -21,12 +21,7 @@ NOT_CALLED = {
     *("current_task", "hook", "lifespan", "log_event"),  # have no keywords
     *("Counts", "DeclaredLimit", "Group", "GroupListing", "HistoryEntry", "Hold", "Lane"),
     *("Lateness", "LeftOut", "LimitListing", "Listing", "Moving", "QueuePlace", "Reason"),
-    *(
-        "Series",
-        "SeriesListing",
-        "SetNumber",
-        "Task",
-    ),  # and the others above are made here, not by users
+    *("Series", "SeriesListing", "Task"),  # and the others above are made here, not by users
 }
 RAISED = {"Busy", "Discard", "Retry", "Snooze"}
 
@@ -108,7 +103,7 @@ SEND = "mail.send"
         (lambda: BRIDGE.make_task(SEND, [1], user=2, delay=1), "kwargs={'user': ...}"),
         (lambda: BRIDGE.make_task(SEND, [1], countdown=3), "use delay=, in seconds or as '15m'"),
         (lambda: BRIDGE.make_task(SEND, [1], eta=LATER), "use at=, an aware datetime"),
-        (lambda: BRIDGE.make_task(SEND, [1], 1, priority=3), "there are no priorities: docs/"),
+        (lambda: BRIDGE.make_task(SEND, [1], 1, priority=3), "one alone, urgent=True, of ma"),
         (lambda: BRIDGE.make_task(SEND, [1], 1, queue="q"), "there are no queues: "),
         (lambda: BRIDGE.make_task(SEND, [1], 1, retries=3), "use retry=, such as [15, '1m', '1h']"),
         (lambda: BRIDGE.make_task(SEND, [1], 1, max_retries=3), "use retry=, such as"),
@@ -119,10 +114,10 @@ SEND = "mail.send"
         (lambda: BRIDGE.make_task(SEND, [1], LATER), "that is a time: give it as at="),
         (lambda: BRIDGE.make_tasks([{"func": SEND, "delay": 1, "queue": 2}]), "there are no queu"),
         (lambda: BRIDGE.schedule("s", SEND, every=60, timezone="UTC"), "use tz="),
-        (lambda: BRIDGE.schedule("s", SEND, every=60, priority=1), "there are no priorities"),
+        (lambda: BRIDGE.schedule("s", SEND, every=60, priority=1), "one alone, urgent=True"),
         (lambda: BRIDGE.schedule_many([{"id": "s", "func": SEND, "crontab": 1}]), "use cron="),
         (lambda: BRIDGE.schedule_many([{"id": "s", "func": SEND, "timout": 1}]), "timeout=?"),
-        (lambda: BRIDGE.hold("mail.send"), "; give by name: func=, tag=, all=, reason="),
+        (lambda: BRIDGE.hold("mail.send"), "; give by name: func=, tag=, reason="),
         (lambda: BRIDGE.hold(func=SEND, until="2h"), "datetime.now(UTC) + timedelta(seconds=7200)"),
         (lambda: BRIDGE.list(status="failed"), "use state="),
         (lambda: BRIDGE.make_task(SEND, [1], 1, on_event="a.b"), "use on_signal="),
@@ -135,7 +130,8 @@ SEND = "mail.send"
         (lambda: PACKAGE.handler(retries=3), "use retry=, such as"),
         (lambda: PACKAGE.handler(max_retries=3), "use retry=, such as"),
         (lambda: PACKAGE.handler(queue="x"), "there are no queues"),
-        (lambda: PACKAGE.handler(priority=3), "there are no priorities"),
+        (lambda: PACKAGE.handler(priority=3), "one alone, urgent=True"),
+        (lambda: BRIDGE.schedule("s", SEND, every=60, urgent=True), "mark the handler: @handler("),
         (lambda: PACKAGE.handler(rate_limit="100/m"), "use rate=, such as Rate(100, '1m')"),
         (lambda: PACKAGE.handler(ttl=5), "use timeout="),
         (lambda: PACKAGE.Rate("100/m"), "such as Rate(100, '1m')"),

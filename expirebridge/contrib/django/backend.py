@@ -52,14 +52,15 @@ class ExpirebridgeBackend(BaseTaskBackend):
     With EXPIREBRIDGE["LEDGER"], what is enqueued is a row in the transaction of that database;
     without it, it is enqueued at once, whatever becomes of a transaction.
 
-    Priorities are refused: tasks start in the order in which they are due. A queue is a tag,
-    `queue:<name>`, which lists and holds can name. The setting OPTIONS stays empty.
+    A priority above 0 makes a task urgent: it is taken before others that are due. All other
+    priorities are one. A queue is a tag, `queue:<name>`, which lists and holds can name. The
+    setting OPTIONS stays empty.
     """
 
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
-    supports_priority = False
+    supports_priority = True
     runs_on_listeners = True
     """Its Tasks are handlers."""
 
@@ -186,6 +187,8 @@ def _make(
     task: Task, function: AnyFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Found | LedgerTask:
     options: dict[str, Any] = {"kwargs": kwargs, "tags": queue_tags(task), **_when(task)}
+    if task.priority > 0:
+        options["urgent"] = True
     alias = ledger_alias()
     if alias is None:
         return make_task(function, args, **options)

@@ -228,5 +228,6 @@ def _as_task(row: Row, key_ring: KeyRing | None) -> Task:
         state=State.PENDING,
         due=from_ms(row["planned"]),
         tags=shown.tags,
+        urgent=shown.urgent,
         on_signal=shown.on_signal,
     )

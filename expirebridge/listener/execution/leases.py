@@ -89,13 +89,15 @@ class Leases:
     """
 
     def __init__(
-        self, consumer: SessionOwner, listener: str, *, lease: float, code: CodeVersion
-    ) -> None:
+        self, consumer: SessionOwner, listener: str, *, lease: float, code: CodeVersion,
+        marks: Sequence[Command[None]] = (),
+    ) -> None:  # fmt: skip
         self._consumer = consumer
         self.tokens = claiming.ClaimTokens(listener)
         """Those of its next claims."""
         self._listener = listener
         self._code = code
+        self._marks = marks
         self._limits_declared = False
         self._lease = lease
         self._held: dict[str, HeldLease] = {}
@@ -164,6 +166,9 @@ class Leases:
             return self.send_heartbeat()  # what a superseded primary renewed is lost
         if reply.undeclared:
             self.declare()
+        if reply.undeclared or not self._limits_declared:
+            for mark in self._marks:
+                session.heart_store.run(mark)
         if reply.limits_lost or not self._limits_declared:
             self.declare_limits()
         self._answered = True

@@ -1,6 +1,6 @@
 """What capabilities do in a listener: each has a module `roles`, which says it for itself."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -14,6 +14,7 @@ from expirebridge.listener.partition.backlog import ClaimGate
 from expirebridge.listener.partition.reconciler import RowFinder
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.settings import Settings
+from expirebridge.task.calls.call import Command
 from expirebridge.task.calls.claiming import HeartbeatReply
 from expirebridge.task.calls.reconciling import Sweep
 
@@ -46,6 +47,8 @@ class PartitionRoles:
     """Finds the rows of tasks of a ledger."""
     declaration: HandlersDeclaration | None = None
     """What a listener declares of the limits of its handlers, before it claims."""
+    marks: Command[None] | None = None
+    """Declares other marks of its handlers, when it starts, and in a database that was emptied."""
     words: Sequence[str] = ()
     """What heartbeats say of its settings, for checks that compare those of all listeners: each
     without a space, and with a beginning of its own."""
@@ -70,6 +73,11 @@ class PartitionRoles:
 
     async def after_sweep(self, sweep: Sweep) -> None:
         """Do what a sweep left to it. Raises a ServerError."""
+
+
+def marks_of(parts: Iterable[PartitionRoles]) -> list[Command[None]]:
+    """What declares the marks of its handlers."""
+    return [each.marks for each in parts if each.marks is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from expirebridge.listener.execution.leases import HandlersDeclaration, Leases
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.hindrances import Hindrances
 from expirebridge.listener.partition.backlog import BacklogScan
-from expirebridge.listener.partition.capability_roles import CapabilityRoles
+from expirebridge.listener.partition.capability_roles import CapabilityRoles, marks_of
 from expirebridge.listener.partition.claimer import Claimer
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
@@ -52,7 +52,7 @@ class PartitionConsumer:
         code = executor.code_version(next(declared, HandlersDeclaration()), words)
         fair_share = FairShare(membership, executor.capacity)
         self._scan = scan = BacklogScan(code, membership, gate)
-        self.leases = Leases(self, name, lease=settings.lease, code=code)
+        self.leases = Leases(self, name, lease=settings.lease, code=code, marks=marks_of(parts))
         self._due_timer = due_timer = DueTimer(
             self, session.store.database.prefix, wakeup=wakeup, fair_share=fair_share, scan=scan,
             hooks=hooks, hindrances=hindrances,

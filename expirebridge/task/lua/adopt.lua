@@ -51,6 +51,7 @@ local function adopt(name, id, call, hint, invalid)
     finish(id, record, 'failed', keep_failed, 'error', invalid)
     return INVALID
   end
+  for i = 1, #on_new do on_new[i](id, record, due, NONE) end
   redis.call('ZADD', state_set('pending'), due, id)
   soonest = math.min(soonest, due)
   return ADOPTED

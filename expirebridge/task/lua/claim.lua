@@ -55,24 +55,31 @@ if claimed == 0 and ARGV[10] ~= '' and fleet_code and fleet_code ~= ARGV[10] the
 end
 local running = listeners and redis.call('ZCARD', state_set('running'))
 
--- Looks at the first due tasks, and takes them. True if it is worth while to look again: it has places left, since
--- tasks were made to wait.
-local function take_first()
+-- True if it has places left, and has met nothing that others must not pass.
+local function goes_on()
+  return claimed < places and bytes < max_bytes and parked < MOST_PARKED and reply[3] == 0 and not meets_blocked
+    and not alone
+end
+
+-- Looks at the first due tasks, or at those that come before them, and takes them. True if it is worth while to look
+-- again: tasks were made to wait.
+local function take_first(before_all)
   local before, free = parked, places - claimed
-  local ids = due or redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, free)
+  local ids = before_all or due
+    or redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, free)
   local most = places
-  due = nil
+  if not before_all then due = nil end
   -- A listener that runs nothing may take one in any case.
   if held and ids[1] and (ids[3] or held > 0) then
     local count = #ids / 2
-    if count == free then count = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
+    if before_all or count == free then count = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
     most = share_of(count + claimed, running, listeners)
   end
   local records, all_values = {}, {}
   -- For one, this would be a command more.
   if ids[3] and most > 1 then records, all_values = look_ahead(ids, most) end
   for i = 1, #ids, 2 do
-    if bytes >= max_bytes or alone or parked >= MOST_PARKED then break end
+    if bytes >= max_bytes or alone then break end
     if claimed >= most then
       if reply[3] == 0 then reply[3] = SHARE end
       break
@@ -82,12 +89,20 @@ local function take_first()
     if meets_blocked then break end
   end
   write_taken()
-  return parked > before and parked < MOST_PARKED and claimed < most and reply[3] == 0 and not meets_blocked
-    and not alone
+  return parked > before and claimed < most and goes_on()
 end
 
 if claimed == 0 and places > 0 then
-  repeat until not take_first()
+  for i = 1, #on_first do
+    from_front = false
+    repeat
+      local ids = on_first[i](places - claimed)
+      if ids[1] then due = nil end
+      take_first(ids)
+    until not ids[1] or not goes_on()
+    from_front = true
+  end
+  repeat until not goes_on() or not take_first()
   if parked >= MOST_PARKED then
     for i = 1, #on_crowded do on_crowded[i]() end
   end

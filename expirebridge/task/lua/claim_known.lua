@@ -29,6 +29,8 @@
 -- include hooks
 
 local LOOKS = 250
+-- So many of them at those that come before all others. Those that this listener cannot run are met again each time.
+local LOOKS_BEFORE = 50
 
 local mine = string.match(ARGV[10], '^%x+')
 local set = state_set('pending')
@@ -131,6 +133,19 @@ local function scan(score, id, last, most)
   return { score, id, from + #ids / 2 >= upto and 1 or 0, left }
 end
 
+local function take_before_all()
+  from_front = false
+  for i = 1, #on_first do
+    local ids = on_first[i](LOOKS_BEFORE)
+    for at = 1, #ids, 2 do
+      if is_full() then break end
+      looks = looks + 1
+      take_or_leave(ids[at], ids[at + 1])
+    end
+    write_taken()
+  end
+end
+
 local function scan_all(scans)
   local reached = { fleet_code or '' }
   for at = 1, #scans, 4 do
@@ -167,6 +182,7 @@ if claimed == 0 then
     redis.pcall('HSET', meta_key, 'code', (fleet_code or mine) .. ' ?')
     notify_listeners('beat')
   end
+  take_before_all()
   reply[5] = scan_all({ unpack(ARGV, 15) })
 end
 

@@ -70,6 +70,7 @@ class MakingOperations(OperationGroup):
         misfire: "MisfireSpec | None" = None,
         private: bool = False,
         on_signal: Named | None = None,
+        urgent: bool = False,
     ) -> Steps[Task]:
         """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
 
@@ -109,9 +110,12 @@ class MakingOperations(OperationGroup):
         `on_signal` is a handler, or its name, that runs instead, at once and with the same
         arguments, if `signal` is called before the task is first claimed.
 
+        An `urgent` task is taken before all others that are due, as are those of a handler with
+        `@handler(urgent=True)`. Among those that wait for a slot of a limit it is not first.
+
         Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
-        `tags`, `on_signal` and `attempt` are not filled in: `get` has them. Once it returned, the
-        task is kept by the server, and will be started at least once.
+        `tags`, `urgent`, `on_signal` and `attempt` are not filled in: `get` has them. Once it
+        returned, the task is kept by the server, and will be started at least once.
 
         Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
         and a ServerError if the server failed or refused the call. After ServerUnreachable the task
@@ -122,7 +126,7 @@ class MakingOperations(OperationGroup):
             self._settings.tasks, self._writer, func=func, args=args, delay=delay, kwargs=kwargs,
             at=at, id=id, if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
             retry=retry, timeout=timeout, late_after=late_after, misfire=misfire, private=private,
-            on_signal=on_signal,
+            on_signal=on_signal, urgent=urgent,
         )  # fmt: skip
         return self._make(new)
 
@@ -341,6 +345,7 @@ class MakingOperations(OperationGroup):
             due=from_ms(made.due),
             created=from_ms(made.now) if created else None,
             tags=_tags_of(new) if created else (),
+            urgent=created and "urgent" in new.fields,
             # A repeated call may find it signalled.
             on_signal=second if created and func != second else None,
             outcome=made.outcome,

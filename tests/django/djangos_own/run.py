@@ -14,9 +14,6 @@ HERE = "tests.django.djangos_own.standing_in"
 APPS = ["expirebridge.contrib.django", "tasks"]
 MODULES = ("test_tasks", "test_dummy_backend", "test_immediate_backend")
 LEFT_OUT = {
-    "test_using_priority": "priorities are refused",
-    "test_chained_using": "priorities are refused",
-    "test_invalid_priority": "priorities are refused, those that are none with other words",
     "test_clear": "it is of Django's DummyBackend alone",
     "test_refresh_result": "it changes what Django's DummyBackend holds in memory",
     "test_refresh_result_async": "it changes what Django's DummyBackend holds in memory",

@@ -4,10 +4,11 @@
 --
 -- returns  nil, or names and values: id, key, state, due (in ms), func, args (JSON), and those
 --          that it has of made, attempt, tags, retry, timeout, started, ended, result, error, lapses,
---          snoozes, on_signal, signal, signalled, lost
+--          snoozes, on_signal, signal, signalled, lost, urgent
 local SHOWN = { made = true, attempt = true, tags = true, retry = true, timeout = true,
   started = true, ended = true, result = true, error = true, lapses = true,
-  snoozes = true, on_signal = true, signal = true, signalled = true, lost = true }
+  snoozes = true, on_signal = true, signal = true, signalled = true, lost = true,
+  urgent = true }
 
 local function read_arguments(given, usage)
   check_count(given, 1, 1, usage)

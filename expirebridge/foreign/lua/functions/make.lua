@@ -1,5 +1,5 @@
 -- expirebridge_make 1 <prefix> <func> <args> <when> [id <id>] [if_exists <what>] [window <seconds>]
--- [tags <tags>] [retry <delays>] [timeout <seconds>] [on_signal <func>]
+-- [tags <tags>] [retry <delays>] [timeout <seconds>] [on_signal <func>] [urgent 1]
 --
 -- Makes a task: record, place and timer, all or nothing.
 --
@@ -18,6 +18,7 @@ local FIELDS = {
     if other == func then refuse('on_signal=' .. short(other) .. ': it is the function that runs at the deadline') end
     return check_func(other, 'on_signal')
   end,
+  urgent = function(value) return value == '1' and value or refuse('urgent=' .. short(value) .. ': write 1') end,
 }
 
 local LONGEST_WINDOW = 3600 -- seconds: then a finished task is forgotten
@@ -52,7 +53,7 @@ local function read_options(given, usage)
         options.fields[#options.fields + 1] = FIELDS[name](value, given[1])
       end
     else
-      refuse(short(name) .. ' is no option; there are id, if_exists, window, tags, retry, timeout, on_signal')
+      refuse(short(name) .. ' is no option; there are id, if_exists, window, tags, retry, timeout, on_signal, urgent')
     end
   end
   if options.window then add_window(options) end
@@ -63,7 +64,7 @@ local function read_options(given, usage)
 end
 
 local function read_arguments(given, usage)
-  check_count(given, 3, 17, usage)
+  check_count(given, 3, 19, usage)
   local func, args = check_func(given[1]), check_args(given[2])
   local kind, ms = check_when(given[3])
   local options = read_options(given, usage)

@@ -237,14 +237,13 @@ local function find_slots(lanes, costs, record)
 end
 
 -- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
--- `change_slots` does, and what its record gets of its charges: when it starts, and for each a line of the arrival, the
--- microseconds and the lane.
+-- `change_slots` does, and what its record gets of its charges: for each the arrival, the microseconds and the lane.
 local function enter_lanes(id, record, taken, rates)
-  local charges = { string.format('%.0f', now) }
+  local charges = {}
   for i, rate in ipairs(rates) do
-    charges[i + 1] = string.format('%s %.0f %s', charge(rate.lane, record, rate.takes), rate.takes, rate.lane)
+    charges[i] = string.format('%s %.0f %s', charge(rate.lane, record, rate.takes), rate.takes, rate.lane)
   end
-  return change_slots(id, record, taken), charges[2] and table.concat(charges, '\n')
+  return change_slots(id, record, taken), charges[1] and table.concat(charges, '\n')
 end
 
 -- The lanes and rates of a due task whose turn it is; nil if it was made to wait.
@@ -262,6 +261,7 @@ local function lanes_to_enter(id, record, due)
     -- What is behind others that it has not looked at may be behind one of its own lane.
     if order and not from_front then
       skipped = skipped + 1
+      for i = 1, #on_skip do on_skip[i](id) end
       return nil
     end
     lane = order and hold_before(order)

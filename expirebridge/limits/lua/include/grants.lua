@@ -57,6 +57,7 @@ local function write_grants(lane, given)
   end
   local pace = counted.pace[lane]
   if pace then redis.call('HSET', own_key('limits'), 'p ' .. lane, string.format('%.3f %.3f', pace.at, pace.each)) end
+  for i = 1, #on_served do on_served[i](given.due) end
   redis.call('ZADD', state_set('pending'), unpack(given.due))
   for i, id in ipairs(ids) do
     redis.call('HSET', record_key(id), unpack(given.fields[i]))

@@ -3,6 +3,7 @@
 -- include clock
 -- include records
 -- include ring
+-- include hooks
 -- gives MADE_CREATED, read_request, write_new, make_drawn, make_each
 
 -- Makes tasks whose ids were drawn at random: most new tasks. The server runs the whole text for each call, so there is
@@ -22,6 +23,7 @@ end
 local function write_new(id, record, due, fields, is_placed)
   redis.call('HSET', record_key(id), 'call', record.call, 'made', math.floor(now / 1000),
     unpack(fields))
+  for i = 1, #on_new do on_new[i](id, record, due, fields) end
   if not is_placed then redis.call('ZADD', state_set('pending'), due, id) end
   soonest = math.min(soonest, due)
   set_timer(id, record, due)

@@ -20,6 +20,7 @@ local function mark_format()
     used[#used + 1] = 'limits'
   end
   if redis.call('EXISTS', own_key('signals')) == 1 then used[#used + 1] = 'signals' end
+  if redis.call('EXISTS', own_key('urgent'), own_key('urgent_functions')) > 0 then used[#used + 1] = 'urgent' end
   redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', partitions)
   written = tostring(KNOWN_FORMAT)
   if used[1] then
@@ -32,7 +33,7 @@ local function mark_format()
   end
 end
 
--- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits', 'groups', 'signals' or 'moving' ('partitions' is noted
+-- Notes in `meta` that the database uses a feature: 'series', 'ledger', 'limits', 'groups', 'signals', 'urgent' or 'moving' ('partitions' is noted
 -- with their number). A script calls this before its first write that plain use does not make, and before it includes what
 -- serves that feature alone.
 local function note_feature(name)

@@ -3,7 +3,7 @@
 -- gives on_park, on_renew, on_left, keyless, on_change, on_made, on_edit, on_sweep, on_swept
 -- gives on_count, on_list, kept_paused, on_beat, on_gone, lacking, stranded
 -- gives on_show, on_tell, on_again, on_next, on_revise, kept_longer
--- gives on_write, on_reply, on_swap, on_stray, other_functions, on_meet, left_fields
+-- gives on_write, on_reply, on_swap, on_stray, other_functions, on_meet, left_fields, on_new, on_first, on_skip, on_served
 
 -- What else is done when something happens to a task. Those who go through these lists know nothing of what is in them:
 -- a shared file adds a function by a line `-- on on_move 20 leave_or_keep`, and need not be included. The numbers are the
@@ -19,6 +19,8 @@ local on_forget = {}
 local on_make = {}
 -- (fields): a record, or a successor, is about to be written, with these names and values, whose id was not drawn for it.
 local on_write = {}
+-- (id, record, due, fields): a task that is new here is about to be pending, with these names and values in its record.
+local on_new = {}
 -- (id): nobody waits any longer for a failed task to run again.
 local on_give_up = {}
 -- (id): a finished task is about to start anew. Returns names and values that its record keeps, or nil.
@@ -52,6 +54,11 @@ local claim_fields = {}
 local held_fields = {}
 -- (record): True if a due task is not to be claimed now, and may be passed over.
 local on_look = {}
+-- (most): Returns due tasks that are looked at before all others, at most so many, each followed by its score; none twice
+-- in one script. They may be behind others of their ordered lanes.
+local on_first = {}
+-- (id): a task is left for now, since others of its ordered lane may be before it.
+local on_skip = {}
 -- (id, record, values, score): a task is due, and its record was read. Returns its due time, as text, or nil if it does
 -- not start now.
 local on_claim = {}
@@ -67,6 +74,8 @@ local before_taken = {}
 local on_crowded = {}
 -- (id, record, keep_failed): a task is made to wait, although it is due.
 local on_park = {}
+-- (places): tasks that waited are about to be pending, since they were given a slot: their scores, each followed by the id.
+local on_served = {}
 -- (id, record): a listener holds its claim of a task.
 local on_renew = {}
 -- (): scripts before this one may have left something.

@@ -1,0 +1,20 @@
+-- include names
+-- gives change_index, marks_key
+
+-- The urgent tasks that are pending, by their due times: a sorted set, which is a hint. `pending` decides, so an entry
+-- too many is removed where it is met, and a task without one is taken in its turn. The hash of functions has those that
+-- listeners declared as urgent.
+
+local function index_key() return own_key('urgent') end
+local function marks_key() return own_key('urgent_functions') end
+
+-- A command for the index. If another client overwrote it, it is put aside.
+local function change_index(command, ...)
+  local result = redis.pcall(command, index_key(), ...)
+  if type(result) == 'table' and result.err then
+    if not string.find(result.err, 'WRONGTYPE', 1, true) then return redis.call(command, index_key(), ...) end
+    redis.call('RENAME', index_key(), broken_key('urgent'))
+    result = redis.call(command, index_key(), ...)
+  end
+  return result
+end
