@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, Then
     from expirebridge.hooks import hook, lifespan
     from expirebridge.limits.hold import Hold
-    from expirebridge.limits.lanes import Lane
+    from expirebridge.limits.lanes import Lane, SetNumber
     from expirebridge.limits.values import Budget, Limit, LimitListing, Rate
     from expirebridge.listener.listener import Listener
     from expirebridge.marking import handler
@@ -116,6 +116,7 @@ __all__ = [
     "ServerReadOnly",
     "ServerUnreachable",
     "ServerUnsuitable",
+    "SetNumber",
     "Settings",
     "Signal",
     "SlotMoving",
@@ -150,7 +151,7 @@ _NAMES = {
     "handlers": "Call Then",
     "hooks": "hook lifespan",
     "limits.hold": "Hold",
-    "limits.lanes": "Lane",
+    "limits.lanes": "Lane SetNumber",
     "limits.values": "Budget Limit LimitListing Rate",
     "listener.listener": "Listener",
     "marking": "handler",

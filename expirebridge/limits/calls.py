@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from expirebridge.limits.lanes import Lane
-from expirebridge.limits.replies import limits_from
+from expirebridge.limits.replies import SetLimit, limits_from, numbers_from
 from expirebridge.limits.values import LimitListing
 from expirebridge.store.record_values import text
 from expirebridge.task.calls.call import (
@@ -40,19 +40,27 @@ def read_limits(lanes: int) -> Command[LimitListing]:
 
 
 def _read(reply: Sequence[Any]) -> LimitListing:
-    declared, *columns = reply
+    declared, set_numbers, *columns = reply
     limits = limits_from(declared)
+    numbers = numbers_from(rows_of(set_numbers, 3), limits)
+    for_all = {
+        one.limit: one.number for one in numbers if one.value is None and one.number is not None
+    }
     return LimitListing(
-        limits=list(limits.values()),
-        lanes=[_lane(limits, *row) for row in rows_of(columns, 4)],
+        limits=[one.with_number(for_all.get(name)) for name, one in limits.items()],
+        numbers=numbers,
+        lanes=[_lane(limits, *row) for row in rows_of(columns, 5)],
     )
 
 
-def _lane(limits: dict[str, DeclaredLimit], name: bytes, held: int, waiting: int, due: int) -> Lane:
+def _lane(
+    limits: dict[str, DeclaredLimit], name: bytes, held: int, waiting: int, due: int, number: int
+) -> Lane:
     lane = text(name)
+    limit = limits.get(limit_name_of(lane))
     return Lane(
         name=lane,
-        limit=limits.get(limit_name_of(lane)),
+        limit=limit.with_number(number if number >= 0 else None) if limit else None,
         held=held,
         waiting=waiting,
         oldest_due=from_ms(due) if due >= 0 else None,
@@ -73,6 +81,12 @@ def _read_entries(reply: Sequence[Any]) -> dict[str, list[Any]]:
             if name.startswith("f ") and isinstance(read := orjson.loads(value), list):
                 entries[name[2:]] = read
     return entries
+
+
+def set_limit(limit: str, value: str | None, number: int | None) -> Command[SetLimit]:
+    """Set the number of a limit, or of one value of it; None takes it back."""
+    own = "" if value is None else f" {value}"
+    return script("set_limit", limit, own, "" if number is None else str(number), read=SetLimit)
 
 
 class SetWeight(IntEnum):

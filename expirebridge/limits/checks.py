@@ -1,11 +1,12 @@
 """Checks whether lanes of limits stand still, and limits have an effect."""
 
+import shlex
 from collections.abc import Sequence
 
 from expirebridge.checks.finding import Check, Finding, first_of, if_any, ok, warning
 from expirebridge.limits.calls import read_limits
 from expirebridge.limits.hold_checks import check_holds
-from expirebridge.limits.lanes import Lane
+from expirebridge.limits.lanes import Lane, SetNumber
 from expirebridge.settings import Settings
 from expirebridge.task.calls import fleet, inspection
 from expirebridge.task.calls.call import Steps
@@ -25,6 +26,7 @@ def checks(settings: Settings, _max_overdue: float) -> Sequence[Check]:
     holds = check_holds(settings.prefix, settings.lease)
     return [
         Check(order=40, name="limits", look=if_any(check_limits(settings.lease))),
+        Check(order=45, name="numbers", look=if_any(check_numbers(settings.prefix))),
         Check(order=50, name="holds", look=if_any(holds)),
     ]
 
@@ -63,6 +65,39 @@ def check_limits(lease: float) -> Steps[Finding | None]:
         )
     among = f", in the {_LANES} fullest lanes" if len(found.lanes) == _LANES else ""
     return ok("limits", f"{waiting} for a slot{among}")
+
+
+def check_numbers(prefix: str) -> Steps[Finding | None]:
+    """Check that each number that was set instead of a declared one counts, and stops no lane.
+
+    None if there is none. `prefix` is that of the database's keys.
+    """
+    numbers = (yield from read_limits(1)).numbers
+    if not numbers:
+        return None
+    ignored = [one for one in numbers if one.number is None]
+    stopped = [one for one in numbers if one.number == 0]
+    if ignored:
+        named = [f"{one.lane} to {one.stored:.40}: {one.ignored}" for one in ignored]
+        return warning(
+            "numbers", f"set, and ignored: {first_of(named)}",
+            f"HDEL {prefix}:numbers {shlex.quote(ignored[0].field)}",
+        )  # fmt: skip
+    if stopped:
+        return warning(
+            "numbers",
+            f"set to 0, so that nothing starts: {first_of([one.lane for one in stopped])}",
+            f"if it is meant: expirebridge hold says by whom, until when and why; if not: "
+            f"{_taken_back(stopped[0])}",
+        )
+    named = [f"{one.lane} to {one.number:,} (declared: {one.declared:,})" for one in numbers]
+    return ok("numbers", f"set instead of declared ones: {first_of(named)}")
+
+
+def _taken_back(one: SetNumber) -> str:
+    """The command that takes a number back."""
+    value = "" if one.value is None else f" --value {shlex.quote(one.value)}"
+    return f"expirebridge limit {shlex.quote(one.limit)}{value} --declared"
 
 
 def _is_idle(limit: DeclaredLimit, at_once: int | None) -> bool:

@@ -1,5 +1,6 @@
 """Commands about limits and holds."""
 
+import re
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.cli.tasks import report_change
+from expirebridge.errors import InvalidTask
 from expirebridge.limits.hold import Hold
 
 
@@ -49,6 +51,12 @@ def limits(
         ("limit", "numbers", "functions"),
         [(one.name, str(one), " ".join(one.functions)) for one in found.limits],
     )
+    if found.numbers:
+        print_line()
+        print_table(
+            ("set", "to", "declared", "ignored"),
+            [(one.lane, one.stored, str(one.declared or ""), one.ignored) for one in found.numbers],
+        )
     print_line()
     return print_table(
         ("lane", "taken", "of", "waiting", "oldest due"),
@@ -60,6 +68,47 @@ def limits(
             for lane in found.lanes
         ],
     )  # fmt: skip
+
+
+def limit(
+    limit: Annotated[str, typer.Argument(help="Its name, as limits shows it.")],
+    number: Annotated[
+        str | None, typer.Argument(help="How many run at once, or start in the rate's time.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(help="For this value of its argument alone. Else for all.")
+    ] = None,
+    declared: Annotated[
+        bool, typer.Option("--declared", help="Take it back: what the handlers declare counts.")
+    ] = False,
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the number of a limit or of a rate, instead of what its handlers declare.
+
+    It counts from the next claim on, for all listeners, and is kept through deploys.
+
+    Example: expirebridge limit exports:customer 20
+
+    Example: expirebridge limit exports:customer --value acme 50
+
+    Example: expirebridge limit exports:customer --value acme --declared
+    """
+    if (number is None) != declared:
+        raise InvalidTask("give either number or declared" + (", not both" if declared else ""))
+    set_to = None if number is None else _whole(number)
+    with Bridge(url, prefix=prefix) as bridge:
+        bridge.set_limit(limit, set_to, value=value)
+    if as_json:
+        return print_json({"limit": limit, "value": value, "number": set_to})
+    lane = limit if value is None else f"{limit}={value}"
+    return print_line(f"{lane}: " + ("as declared" if set_to is None else f"{set_to:,}"))
+
+
+def _whole(number: str) -> Any:
+    """The number that a text is; itself if it is none, which `set_limit` refuses."""
+    return int(number) if re.fullmatch(r"-?[0-9]{1,20}", number) else number
 
 
 def let_pass(
@@ -119,7 +168,7 @@ def hold(
 ) -> None:
     """Put a handler, a tag or all tasks on hold: those that are due wait. Running ones go on.
 
-    Example: expirebridge hold --all --reason "the database is down"
+    Example: expirebridge hold --all --reason outage
 
     Example: expirebridge hold --func mail.send --reason "the provider is down" --until 2h
     """

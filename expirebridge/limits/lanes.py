@@ -25,6 +25,37 @@ class Lane:
         return short_repr(self)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetNumber:
+    """A number that was set for a limit, or for one value of it, instead of the declared one."""
+
+    limit: str
+    """The name of the limit."""
+    value: str | None
+    """The value whose lane it is for; None: for all lanes that have none of their own."""
+    number: int | None
+    """How many run at once, or start in the rate's time; 0 stops them. None: it is ignored."""
+    declared: int | None
+    """What handlers declare; None if no handler of a listener has the limit."""
+    stored: str
+    """What is stored: another client may have written anything."""
+    ignored: str = ""
+    """Why it is ignored; empty if it counts."""
+
+    @property
+    def field(self) -> str:
+        """Its field in the hash `numbers`."""
+        return self.limit if self.value is None else f"{self.limit} {self.value}"
+
+    @property
+    def lane(self) -> str:
+        """The lane that it is for; the name of the limit, if it is for all."""
+        return self.limit if self.value is None else f"{self.limit}={self.value}"
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
 def without_value(lane: str) -> str:
     """The name of a lane without the value in it, which is an argument of a task."""
     name, is_one_of_many, _ = lane.partition("=")

@@ -9,7 +9,7 @@ from typing import Literal
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.limits.lanes import Lane
+from expirebridge.limits.lanes import Lane, SetNumber
 from expirebridge.task.durations import LONGEST, Duration, seconds_of
 from expirebridge.task.keywords import advising
 from expirebridge.task.listings import LeftOut
@@ -330,9 +330,11 @@ class LimitListing:
     """The limits that listeners declared, and the lanes in which most tasks are."""
 
     limits: list[DeclaredLimit]
-    """All limits, by name."""
+    """All limits, by name, each with the number that was set for all of its lanes."""
     lanes: list[Lane]
     """The lanes in which most tasks have a slot or wait, the fullest first; also those of holds."""
+    numbers: list[SetNumber]
+    """The numbers that were set instead of declared ones, by limit and value."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their lanes are not among these."""
 

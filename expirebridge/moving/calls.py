@@ -84,7 +84,7 @@ def _chained(lists: list[list[T]]) -> list[T]:
 
 
 def read_holds_and_weights() -> Command[list[bytes]]:
-    """Read the holds and weights of all partitions, for `receive_holds_and_weights`."""
+    """Read holds, weights and numbers of all partitions, for `receive_holds_and_weights`."""
     return script("read_holds_and_weights", read=list, route=Everywhere(_chained))
 
 

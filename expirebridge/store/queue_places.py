@@ -35,14 +35,15 @@ def limit_from(name: str, raw: bytes | None, functions: Sequence[str] = ()) -> D
 
 def place_from(row: Sequence[Any]) -> QueuePlace:
     """Read where a waiting task stands from the reply of `get`."""
-    name, held, rank, spec = row
+    name, held, rank, spec, number = row
     lane = text(name)
     is_hold = lane.startswith(HOLD)
+    limit = None if is_hold else limit_from(limit_name_of(lane), spec)
     return QueuePlace(
         lane=lane,
         position=rank + 1 if rank >= 0 else None,
         held=held,
-        limit=None if is_hold else limit_from(limit_name_of(lane), spec),
+        limit=limit.with_number(number) if limit else None,
         hold=_hold(spec) if is_hold else "",
     )
 

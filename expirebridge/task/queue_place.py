@@ -1,6 +1,6 @@
 """Where a waiting task stands: in the line of a lane of a limit, or of a hold."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expirebridge.task.durations import human
 from expirebridge.task.texts import short_repr
@@ -11,7 +11,7 @@ HOLD = "hold "
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclaredLimit:
-    """A limit or a rate, as a listener declared it."""
+    """A limit or a rate, as a listener declared it, but for a number that was set since."""
 
     name: str
     """Its name: that which its handlers give it, or `<function>`, or `<function>:<argument>`."""
@@ -31,6 +31,9 @@ class DeclaredLimit:
     """True if the values of an argument take turns at its slots."""
     ordered: bool = False
     """True if the tasks of a lane run in the order of their due times."""
+    declared: int | None = None
+    """The number that handlers declare, if another one that was set counts instead: its `most`, or
+    the `starts` of a rate."""
     functions: tuple[str, ...] = ()
     """The functions that it limits."""
 
@@ -41,6 +44,24 @@ class DeclaredLimit:
             return None
         return -(-round(self.every * 1_000_000) // self.starts) / 1_000_000
 
+    @property
+    def number(self) -> int | None:
+        """What `set_limit` changes: its `most`, or the `starts` of a rate."""
+        return self.most if self.starts is None else self.starts
+
+    def with_number(self, number: int | None) -> "DeclaredLimit":
+        """The same with a number that was set; itself, if none was."""
+        if number is None:
+            return self
+        declared = self.number
+        if self.starts is None:
+            return replace(self, most=number, declared=declared)
+        if number == 0:  # its lanes have no slot
+            return replace(self, most=0, starts=None, every=None, burst=None, declared=declared)
+        # The burst of a budget that has none of its own is all of it.
+        burst = number if self.of and self.burst == self.starts else self.burst
+        return replace(self, starts=number, burst=burst, declared=declared)
+
     def __repr__(self) -> str:
         return short_repr(self)
 
@@ -48,13 +69,17 @@ class DeclaredLimit:
         """Its numbers, in words."""
         if self.interval is not None and self.of:
             burst = f", {self.burst:,} at once" if self.burst != self.starts else ""
-            return f"{self.starts:,} {self.of} in {human(self.every or 0)}{burst}"
+            return f"{self.starts:,} {self.of} in {human(self.every or 0)}{burst}{self._instead}"
         if self.interval is not None:
             burst = f", {self.burst} at once" if (self.burst or 1) > 1 else ""
-            return f"one start every {human(self.interval)}{burst}"
+            return f"one start every {human(self.interval)}{burst}{self._instead}"
         wait = f", waits {human(self.wait)} at most" if self.wait is not None else ""
         who = ", in order" if self.ordered else ", by turns" if self.fair else ""
-        return f"{self.most} at once{who}{wait}"
+        return f"{self.most} at once{who}{wait}{self._instead}"
+
+    @property
+    def _instead(self) -> str:
+        return f", declared {self.declared:,}" if self.declared is not None else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +109,9 @@ class QueuePlace:
             return f"waits for a slot of {self.lane}: its limit is not declared{line}"
         if self.limit.interval is not None:
             return f"waits for a start of {self.lane}: {self.limit}{line}"
-        return f"waits for a slot of {self.lane}: {self.held} of {self.limit.most} taken{line}"
+        most, declared = self.limit.most, self.limit.declared
+        instead = f" (declared: {declared:,})" if declared is not None else ""
+        return f"waits for a slot of {self.lane}: {self.held} of {most} taken{instead}{line}"
 
 
 def limit_name_of(lane: str) -> str:

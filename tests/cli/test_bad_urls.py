@@ -31,6 +31,7 @@ WORDS: dict[str, list[str]] = {
     "import": [os.devnull],
     "key": ["a", "a.b"],
     "let-pass": ["a"],
+    "limit": ["a", "2"],
     "make": ["a.b", "--in", "1"],
     "move": ["--to", "redis://localhost:1/1"],
     "partitions create": ["4"],

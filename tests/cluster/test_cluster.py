@@ -517,6 +517,7 @@ def have_limits(tasks: Tasks) -> None:
         for to in (8, 7):
             assert tasks.bridge.edit(id, [to]) is Change.EDITED_UNCHECKED
     tasks.bridge.weight("sms", 7, 2)
+    tasks.bridge.set_limit("sms", 1, value=7)
     tasks.store.run(resealing.replace([Replacement("task", "one", "args", b"[1]", b"[2]")]))
     tasks.bridge.let_pass("one")
     for key in ("grants", "waits"):

@@ -64,6 +64,7 @@ STEPS = [
     "release --tag z",
     "3 let-pass a",
     "REFUSED weight sms acme 2",
+    "REFUSED limit sms 2",
     "list",
     "list --tag y --json",
     "list --limit 1",

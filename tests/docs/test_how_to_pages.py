@@ -20,7 +20,7 @@ PAGES = [  # blocks, and tasks that are pending when they have run
     ("typed-handlers.md", 2, 1),
     ("large-arguments.md", 2, 1),
     ("private-arguments.md", 1, 1),
-    ("limit.md", 3, 3),
+    ("limit.md", 4, 3),
     ("hold.md", 1, 0),
     ("groups.md", 3, 0),
     ("handlers-in-processes.md", 1, 0),

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+import redis
 
 from expirebridge import Bridge, Change, State, Task
 from expirebridge.embedded.server import EmbeddedServer
@@ -127,9 +128,62 @@ def killing(
     assert not failures, failures
 
 
+LANE = "limited.serve:customer=17"
+LOOK_EACH = 0.02
+LOOK = """
+local lane, lost = KEYS[1], {}
+local ids = redis.call('SMEMBERS', 'expirebridge:lane:' .. lane)
+for _, id in ipairs(ids) do
+  local runs = redis.call('HGET', 'expirebridge:task:' .. id, 'state') == 'running'
+  if not runs and not redis.call('ZSCORE', 'expirebridge:grants', id) then lost[#lost + 1] = id end
+end
+return { #ids, redis.call('ZCARD', 'expirebridge:queue:' .. lane),
+  redis.call('SISMEMBER', 'expirebridge:unserved', lane), lost }
+"""
+"""How many have a slot in a lane, and how many wait in it; whether the next claim is to serve it;
+who has a slot without running, or being granted it. All are of one moment between two scripts."""
+
+
+@contextmanager
+def looking(client: redis.Redis, lane: str) -> Iterator[list[int]]:
+    """Look at a lane again and again, as long as the block takes: none has too many slots, and
+    while one is free nobody waits whom no claim will serve.
+
+    Gives a list with how many waited at each look.
+    """
+    over, waited = Event(), list[int]()
+    wrong: list[tuple[str, object]] = []
+    look = client.register_script(LOOK)
+
+    def look_often() -> None:
+        try:
+            while not over.wait(LOOK_EACH):
+                slots, waiting, is_left, lost = look(keys=[lane])
+                waited.append(waiting)
+                if slots > SLOTS:
+                    wrong.append(("too many have a slot", slots))
+                if slots < SLOTS and waiting and not is_left:
+                    wrong.append(("a slot is free, and nobody has it who waits", (slots, waiting)))
+                if lost:
+                    wrong.append(("a slot is of a task that neither runs nor is to run", lost))
+        except BaseException as error:
+            wrong.append(("the look failed", error))
+
+    thread = Thread(target=look_often)
+    thread.start()
+    try:
+        yield waited
+    finally:
+        over.set()
+        thread.join()
+    assert not wrong, wrong[:3]
+    assert max(waited, default=0) > 0, "it was never looked at while tasks waited"
+
+
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_no_lane_has_more_than_its_slots(
     server: EmbeddedServer,
+    client: redis.Redis,
     bridge: Bridge,
     folder: Path,
     history: Writer,
@@ -140,11 +194,11 @@ def test_no_lane_has_more_than_its_slots(
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
         for _ in range(LISTENERS):
             listeners.start()
-        lead = LEAD + FLOOD / 500
+        lead = LEAD + FLOOD / 1000
         limited = make(bridge, history, [("limited.serve", [WORK, 17])] * FLOOD, delay=lead)
         begin = limited[0].due
         free = make_free(bridge, history, begin)
-        with killing([listeners], history, chance) as killed:
+        with looking(client, LANE) as waited, killing([listeners], history, chance) as killed:
             until_finished(bridge, within=WITHIN)
     # Of many, the server forgets those that succeeded first.
     verdict = judge(
@@ -155,11 +209,14 @@ def test_no_lane_has_more_than_its_slots(
     held = [each for task in limited for each in slots_held(runs[task.id])]
     print_later(
         f"{FLOOD:,} tasks of one lane of {SLOTS}, {LISTENERS} listeners, {len(killed)} killed: "
-        f"at most {most_at_once(held)} at once; over after "
+        f"at most {max(waited):,} waited in {len(waited):,} looks, and {most_at_once(held)} ran at "
+        f"once; over after "
         f"{(max(until for _, until in held) - to_ms(begin)) / 1000:.1f} s; without a limit: "
         f"{lateness_of(free, runs)}"
     )
     assert most_at_once(held) == SLOTS
+    assert all(runs[task.id] for task in limited)
+    assert all(runs[id] for id in free)
 
 
 LIGHT = 20

@@ -42,6 +42,7 @@ redis.call('HSET', P .. 'limits', 'f mail.send', '[["A",0,"x",""]]', 'l A', '{"m
   'waiting', T, 'f ' .. T, T, 'l ' .. T, T, 'p hold tag a', T)
 redis.call('HSET', P .. 'holds', 'tag ' .. T, T, 'func x.y', T)
 redis.call('HSET', P .. 'weights', 'A ' .. T, T)
+redis.call('HSET', P .. 'numbers', 'A', T, 'A 1', T, 'A ' .. T, T, T, T)
 redis.call('ZADD', P .. 'listeners', now, 'L1', now, 'L2', now, T)
 redis.call('HSET', P .. 'fleet', 'L1', 'c0de =1', 'L2', T, T, T)
 redis.call('HSET', P .. 'carriers', 'L1', T, 'L2', T)

@@ -293,7 +293,9 @@ RECIPES: Mapping[str, Recipe] = {
     "read_run_id": _one(),
     "read_tally": _one(2, 1, 0),
     "receive_batch": _receive_batch,
-    "receive_holds_and_weights": _one("m", "holds", None, None, "weights", None, None),
+    "receive_holds_and_weights": _one(
+        "m", "holds", None, None, "weights", None, None, "numbers", "A", None
+    ),
     "relay": _relay,
     "release": _one("tag a", 1000),
     "remove_series": _one(1, "n", "ser", None),
@@ -312,6 +314,7 @@ RECIPES: Mapping[str, Recipe] = {
         (0, "L", 0, id, "1 1", "waits", "", "mail.send?@", "in", 1, 2, "args", text, "tags", text)
         for id in ("new", *IDS)
     ],
+    "set_limit": _one("A", None, None),
     "set_weight": _one("A", None, 2),
     "signal": lambda text: [
         (0, "n", id, digests, text, text) for id in IDS for digests in ("", text)

@@ -66,7 +66,7 @@ def slots_of(client: redis.Redis, id: str) -> list[str]:
 
 def takes(client: redis.Redis, id: str) -> int:
     """The microseconds that a task was charged."""
-    return int(field(client, id, "charged").split()[1])
+    return int(field(client, id, "charged").split()[2])
 
 
 def spent_us(client: redis.Redis, lane: str) -> float:
@@ -247,6 +247,20 @@ def test_a_start_that_did_not_happen_is_taken_back(store: Store, client: redis.R
     assert tell(store, "a", "snoozed", "!", delay=7200) is Settled.DONE
     assert spent_us(client, "key#tokens=k") <= 0
     assert field(client, "b", "queue") == ""
+
+
+def test_a_charge_of_an_attempt_before_is_not_taken_back(store: Store, client: redis.Redis) -> None:
+    declare(store, [PER_KEY], key_tokens=budget(100, HOUR))
+    make(store, "a", args='["k",60]')
+    assert taken(store) == ["a"]
+    assert tell(store, "a", "snoozed", "") is Settled.DONE
+    age(client, 1)
+    store.run(declare_limits("bb", [("f llm.ask", b"[]")]))
+    assert taken(store, "u") == ["a"]
+    store.run(declare_limits("cc", [("f llm.ask", json.dumps([PER_KEY]).encode())]))
+    store.run(declare_limits("cc", [("l key#tokens", json.dumps(budget(100, HOUR)).encode())]))
+    assert tell(store, "a", "snoozed", "!", token="u", delay=7200) is Settled.DONE
+    assert spent_us(client, "key#tokens=k") == pytest.approx(0.6 * HOUR, abs=3e6)
 
 
 def test_it_is_not_taken_back_when_another_was_charged_since(

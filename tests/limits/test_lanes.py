@@ -14,7 +14,7 @@ from expirebridge.series import calls
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming, looking, producing, reconciling
-from expirebridge.task.calls.claiming import Refusal, Settled, Settlement
+from expirebridge.task.calls.claiming import FairShareInput, Refusal, Settled, Settlement
 from expirebridge.task.calls.reconciling import EventKind
 from tests.kit.series import due_series
 from tests.kit.steps import beating, claim, new, server_ms, settle
@@ -145,6 +145,38 @@ def test_what_can_run_does_not_wait_until_all_before_it_are_made_to_wait(
         claim(store, f"u{number}")
     assert members(client, "queue:mail.send")[:2] == ["a00004", "a00005"]
     assert len(members(client, "queue:mail.send")) == 2996
+
+
+def test_of_many_listeners_each_makes_few_wait_at_a_time(store: Store, client: redis.Redis) -> None:
+    declare(store, TWO_IN_ALL)
+    make(store, *(f"a{n:03}" for n in range(300)))
+    claims = [
+        store.run(
+            claiming.claim(
+                f"t{n}", Settings(), places=100, idle=True, share=FairShareInput(listeners, 0)
+            )
+        )
+        for n, listeners in enumerate((1, 4, 10))
+    ]
+    assert [each.parked for each in claims] == [100, 25, 20]
+    assert members(client, "queue:mail.send")[:2] == ["a002", "a003"]
+    assert len(members(client, "queue:mail.send")) == 145
+
+
+def test_a_claim_that_meets_many_lanes_makes_few_wait(store: Store, client: redis.Redis) -> None:
+    declare(store, ONE_EACH)
+    now = server_ms(client)
+    flood = [
+        new(f"{turn}-{n:03}", now - 5000 + turn, call=b"mail.send?[%d]" % n, relative=False)
+        for turn in range(3)
+        for n in range(300)
+    ]
+    store.run(producing.make(flood))
+    claimed = claim(store, places=100)
+    assert len(claimed.tasks) == 100
+    for number in range(3):
+        claimed = claim(store, f"t{number}", places=100)
+        assert claimed.parked <= 200
 
 
 def test_two_tasks_with_what_the_other_needs_do_not_wait_for_each_other(

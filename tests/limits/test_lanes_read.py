@@ -88,7 +88,7 @@ def test_what_other_clients_wrote_there_stops_no_reader(
         client.hset("expirebridge:limits", field, value)
     assert [one.name for one in bridge.limits().limits] == ["mail.send", "sms", "\\xff"]
     client.zadd("expirebridge:lanes", {b"\xff=1": 9})
-    ours = ("limits", "holds", "grants", "held", "weights")
+    ours = ("limits", "holds", "grants", "held", "weights", "numbers")
     for name in (*ours, "queue:sms=17", "lane:sms=17"):
         client.delete(f"expirebridge:{name}")
         client.set(f"expirebridge:{name}", "x")

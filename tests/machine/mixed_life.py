@@ -47,7 +47,7 @@ LIMITS: dict[str, object] = {
 OUTCOMES = ("succeeded", "succeeded", "failed", "retry", "snoozed", "released", "unknown")
 SERIES = ("s", "t", "u")
 GROUP = "g"
-HOLDS = ("func mail.send", "tag vip")
+HOLDS = ("func mail.send", "tag vip", "all")
 
 
 class MixedLife:
@@ -184,6 +184,7 @@ class MixedLife:
             hold_calls.put_hold(name, until=None, reason="r", by="b"),
             hold_calls.release_hold(name, spread=self._one(0.0, 60.0)),
             lanes.set_weight("all", "1", self._one(1.0, 2.0)),
+            lanes.set_limit(self._one("all", "line"), None, self._one(None, 1, 3)),
         ]  # fmt: skip
         self._run(self._one(*calls))
 

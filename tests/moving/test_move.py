@@ -285,6 +285,11 @@ def give_weight(side: Side, weight: str) -> None:
     first.client.hset(f"{first.database.prefix}:weights", "sms acme", weight)
 
 
+def numbers_in(side: Side) -> object:
+    """The numbers that were set for limits."""
+    return side.parts[0].client.hgetall(f"{side.parts[0].database.prefix}:numbers")
+
+
 def held_in(side: Side) -> dict[str, str]:
     """What is on hold, with the reasons; each partition has the same."""
     names = [set(part.client.hgetall(f"{part.database.prefix}:holds")) for part in side.parts]
@@ -300,6 +305,8 @@ def test_what_is_on_hold_waits_there_too(sides: Sides) -> None:
     old.bridge.hold(func="mail.send", reason="down")
     old.bridge.hold(tag="customer-9", until=datetime.now(UTC) + timedelta(hours=1))
     give_weight(old, "3.0")
+    first = old.parts[0]
+    first.client.hset(f"{first.database.prefix}:numbers", mapping={"sms acme": 5, "sms": "x"})
     assert old.run_due() == ["free"]
     assert old.ids(State.WAITING) == {"by-function", "by-tag"}
     holds = [replace(hold, waiting=0) for hold in old.bridge.holds()]
@@ -311,6 +318,7 @@ def test_what_is_on_hold_waits_there_too(sides: Sides) -> None:
         for part in new.parts
         if (value := part.client.hget(f"{part.database.prefix}:weights", "sms acme"))
     } == {b"3.0"}
+    assert numbers_in(new) == {b"sms acme": b"5", b"sms": b"x"}
     assert new.run_due() == []
     assert new.ids(State.WAITING) == {"by-function", "by-tag"}
     new.bridge.release(func="mail.send")
@@ -323,6 +331,9 @@ def test_the_holds_and_weights_that_are_there_stay(sides: Sides) -> None:
     for side, word in zip(sides, ("old", "new"), strict=True):
         side.bridge.hold(func="mail.send", reason=word)
         give_weight(side, "2.0" if side is old else "4.0")
+        first = side.parts[0]
+        name = f"{first.database.prefix}:numbers"
+        first.client.hset(name, mapping={f"of {word}": 7, "sms": 2 if side is old else 4})
     old.bridge.hold(func="other.call", until=datetime.now(UTC) + timedelta(hours=1))
     old.client.hset("expirebridge:holds", "tag garbage", "x")
     old.client.hset("expirebridge:holds", "tag over", '{"until": 1}')
@@ -330,6 +341,7 @@ def test_the_holds_and_weights_that_are_there_stay(sides: Sides) -> None:
     assert held_in(new) == {"func mail.send": "new", "func other.call": "", "tag garbage": ""}
     first = new.parts[0]
     assert first.client.hget(f"{first.database.prefix}:weights", "sms acme") == b"4.0"
+    assert numbers_in(new) == {b"sms": b"4", b"of old": b"7", b"of new": b"7"}
 
 
 @only_one
@@ -362,6 +374,7 @@ def test_a_hash_of_holds_that_another_client_overwrote_stops_no_move(sides: Side
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
     old.bridge.hold(func="mail.send")
     old.client.set("expirebridge:weights", "x")
+    old.client.set("expirebridge:numbers", "x")
     part = new.parts[0]
     part.client.set(f"{part.database.prefix}:holds", "x")
     move(old, new)

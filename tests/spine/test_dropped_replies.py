@@ -171,6 +171,7 @@ CHANGES = {
     "hold": Asked("hold", "hold", (), {"tag": "t"}),
     "release": Asked("release", "release", (), {"tag": "t"}),
     "let pass": Asked("let_pass", "let_pass"),
+    "limit": Asked("set_limit", "set_limit", ("sms", 5)),
     "weight": Asked("set_weight", "weight", ("sms", "acme", 2)),
 }
 READS = {

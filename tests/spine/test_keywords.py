@@ -21,7 +21,12 @@ NOT_CALLED = {
     *("current_task", "hook", "lifespan", "log_event"),  # have no keywords
     *("Counts", "DeclaredLimit", "Group", "GroupListing", "HistoryEntry", "Hold", "Lane"),
     *("Lateness", "LeftOut", "LimitListing", "Listing", "Moving", "QueuePlace", "Reason"),
-    *("Series", "SeriesListing", "Task"),  # and the others above are made here, not by users
+    *(
+        "Series",
+        "SeriesListing",
+        "SetNumber",
+        "Task",
+    ),  # and the others above are made here, not by users
 }
 RAISED = {"Busy", "Discard", "Retry", "Snooze"}
 
@@ -117,7 +122,7 @@ SEND = "mail.send"
         (lambda: BRIDGE.schedule("s", SEND, every=60, priority=1), "one alone, urgent=True"),
         (lambda: BRIDGE.schedule_many([{"id": "s", "func": SEND, "crontab": 1}]), "use cron="),
         (lambda: BRIDGE.schedule_many([{"id": "s", "func": SEND, "timout": 1}]), "timeout=?"),
-        (lambda: BRIDGE.hold("mail.send"), "; give by name: func=, tag=, reason="),
+        (lambda: BRIDGE.hold("mail.send"), "; give by name: func=, tag=, all=, reason="),
         (lambda: BRIDGE.hold(func=SEND, until="2h"), "datetime.now(UTC) + timedelta(seconds=7200)"),
         (lambda: BRIDGE.list(status="failed"), "use state="),
         (lambda: BRIDGE.make_task(SEND, [1], 1, on_event="a.b"), "use on_signal="),

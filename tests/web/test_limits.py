@@ -28,6 +28,31 @@ async def test_the_page_of_limits_shows_the_fullest_lanes(asking: Asking) -> Non
     assert "sms 2 at once sms.send" in page
 
 
+async def test_numbers_that_were_set_are_shown_beside_the_declared_ones(
+    asking: Asking, bridge: Bridge, client: redis.Redis
+) -> None:
+    async with asking() as pages:
+        assert "that were set" not in (await pages.get("/limits")).text
+        bridge.set_limit("sms", 1, value=17)
+        bridge.set_limit("sms", 3)
+        client.hset("expirebridge:numbers", "gone", "<b>")
+        page = words((await pages.get("/limits")).text)
+        task = words((await pages.get("/task?id=w")).text)
+    assert "sms 3 at once, declared 2 sms.send" in page
+    assert "sms=17 2 1 2 " in page
+    assert "sms 3 2 sms=17 1 2" in page
+    assert "gone &lt;b&gt; no handler has such a limit" in page
+    assert "2 of 1 taken (declared: 2)" in task
+
+
+async def test_a_redaction_hides_the_values_of_numbers(asking: Asking, bridge: Bridge) -> None:
+    bridge.set_limit("sms", 5, value=17)
+    async with asking(redact=web.without_arguments) as pages:
+        page = words((await pages.get("/limits")).text)
+    assert "sms=(not shown) 5 2" in page
+    assert "sms=17" not in page
+
+
 async def test_without_limits_the_page_says_so(asking: Asking, client: redis.Redis) -> None:
     client.flushdb()
     async with asking() as dashboard:

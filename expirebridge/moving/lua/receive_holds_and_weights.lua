@@ -1,9 +1,9 @@
 -- flags: (none: refused whole when memory is full)
--- Receives the holds and weights of the database that is moved here, once for each move: what was released here since
--- then stays released. What this database has already stays as it is.
+-- Receives the holds, weights and numbers of the database that is moved here, once for each move: what was released here
+-- since then stays released. What this database has already stays as it is.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the move, then for each: 'holds' or 'weights', its field and its value
+-- ARGV     1 database, 2 nonce of the move, then for each: 'holds', 'weights' or 'numbers', its field and its value
 -- returns  1; or the error EXPIREBRIDGE_MOVE
 --
 -- That they have arrived is noted as the batch 0 of the move: they come before all others.
@@ -23,7 +23,7 @@ uses.limits = true
 
 -- include limits
 
-local keys = { holds = own_key('holds'), weights = own_key('weights') }
+local keys = { holds = own_key('holds'), weights = own_key('weights'), numbers = own_key('numbers') }
 for at = 3, #ARGV, 3 do
   local key, field, value = keys[ARGV[at]], ARGV[at + 1], ARGV[at + 2]
   local is_a_hold = key == own_key('holds')

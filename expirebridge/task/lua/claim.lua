@@ -79,7 +79,7 @@ local function take_first(before_all)
   -- For one, this would be a command more.
   if ids[3] and most > 1 then records, all_values = look_ahead(ids, most) end
   for i = 1, #ids, 2 do
-    if bytes >= max_bytes or alone then break end
+    if bytes >= max_bytes or alone or parked >= MOST_PARKED then break end
     if claimed >= most then
       if reply[3] == 0 then reply[3] = SHARE end
       break

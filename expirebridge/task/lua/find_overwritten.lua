@@ -20,7 +20,8 @@ end
 note_other_kinds(STATES, 'zset')
 note_other_kinds({ 'listeners', 'series', 'tzdata', 'dirty', 'lanes', 'grants', 'waits', 'rates', 'held' }, 'zset')
 local HASHES = {
-  'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds', 'weights', 'durations',
+  'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports', 'limits', 'holds', 'weights', 'numbers',
+  'durations',
 }
 note_other_kinds(HASHES, 'hash')
 note_other_kinds({ 'actions' }, 'list')

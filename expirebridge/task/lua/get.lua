@@ -5,7 +5,7 @@
 -- ARGV     1 database, 2 id
 -- returns  nil, or {id, trigger key, state, due in ms, {name, value, ...}}; of a waiting task also the lane in
 --          which it waits: {name, slots taken, tasks before it (-1: it is not in line), the limit, or the hold, as
---          it was declared, or nil}
+--          it was declared, or nil, the number that was set for the lane, or nil}
 
 -- include names
 -- include records

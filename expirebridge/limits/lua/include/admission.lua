@@ -237,13 +237,14 @@ local function find_slots(lanes, costs, record)
 end
 
 -- Takes the slots of a task that is about to run. One that had a start of a rate gives the turn to the next. Returns what
--- `change_slots` does, and what its record gets of its charges: for each the arrival, the microseconds and the lane.
+-- `change_slots` does, and what its record gets of its charges: when it starts, and for each a line of the arrival, the
+-- microseconds and the lane.
 local function enter_lanes(id, record, taken, rates)
-  local charges = {}
+  local charges = { string.format('%.0f', now) }
   for i, rate in ipairs(rates) do
-    charges[i] = string.format('%s %.0f %s', charge(rate.lane, record, rate.takes), rate.takes, rate.lane)
+    charges[i + 1] = string.format('%s %.0f %s', charge(rate.lane, record, rate.takes), rate.takes, rate.lane)
   end
-  return change_slots(id, record, taken), charges[1] and table.concat(charges, '\n')
+  return change_slots(id, record, taken), charges[2] and table.concat(charges, '\n')
 end
 
 -- The lanes and rates of a due task whose turn it is; nil if it was made to wait.

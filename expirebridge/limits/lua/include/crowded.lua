@@ -13,25 +13,25 @@
 
 -- While many are made to wait, others are looked at besides: those that were granted a slot, so many of the newest, and
 -- so many behind those that the claim before this one looked at. What can run does not wait until all of them do.
-local FRESH, BEHIND = 100, 1000
+local FRESH, BEHIND = MOST_PARKED, 5 * MOST_PARKED
 
--- True if a due task would have to wait behind many that do so already: it is made to wait later, from the front.
-local function is_far_behind(id, func, limits, call)
-  if is_held('all') then return count_queue(HOLD .. 'all') >= MOST_PARKED end
-  if is_held('func ' .. func) then return count_queue(HOLD .. 'func ' .. func) >= MOST_PARKED end
+-- True if a due task would have to wait behind others that do so already: it is made to wait later, from the front.
+local function is_behind(id, func, limits, call)
+  if is_held('all') then return count_queue(HOLD .. 'all') > 0 end
+  if is_held('func ' .. func) then return count_queue(HOLD .. 'func ' .. func) > 0 end
   local record = { call = call }
   if string.sub(call, -1) == '@' then
     local known = redis.pcall('HMGET', record_key(id), 'args', 'lanes')
     record.args, record.lanes = known[1] or nil, known[2] or nil
   end
   for _, lane in ipairs((lanes_of(limits, record))) do
-    if count_queue(lane) >= MOST_PARKED then return true end
+    if count_queue(lane) > 0 then return true end
   end
   return false
 end
 
 local function is_full()
-  return claimed >= places or bytes >= max_bytes or alone or reply[3] ~= 0 or meets_blocked
+  return claimed >= places or bytes >= max_bytes or alone or reply[3] ~= 0 or meets_blocked or parked >= 2 * MOST_PARKED
 end
 
 local function take_granted()
@@ -46,10 +46,12 @@ end
 local function take_some(ids, only_without_limit)
   for i = 1, #ids, 2 do
     if is_full() then return (i - 1) / 2 end
-    local call = redis.pcall('HGET', record_key(ids[i]), 'call')
-    local func = type(call) == 'string' and string.match(call, '^[^?]*')
+    local known = redis.pcall('HMGET', record_key(ids[i]), 'call', 'slots', 'turn')
+    local call, has_place = known[1], known[2] or known[3]
+    local func = call and string.match(call, '^[^?]*')
     local limits = func and limits_of(func) or NONE
-    if func and not (limits[1] and only_without_limit) and not is_far_behind(ids[i], func, limits, call) then
+    if func and not (limits[1] and only_without_limit)
+      and (has_place or not is_behind(ids[i], func, limits, call)) then
       take_if_due(ids[i], ids[i + 1])
     end
   end

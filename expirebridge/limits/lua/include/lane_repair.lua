@@ -197,6 +197,25 @@ end
 -- Where a scan continues: what another client may have written there begins anew.
 local function cursor_of(stored) return stored and #stored < 20 and string.match(stored, '^%d+$') or '0' end
 
+-- A digest of the numbers that were set; false if there are none. More than so many are not looked at.
+local MOST_NUMBERS = 1000
+local function digest_of_numbers(before)
+  look_around()
+  if not any_number then return false end
+  local count = redis.pcall('HLEN', own_key('numbers'))
+  if type(count) ~= 'number' or count > MOST_NUMBERS then return before end
+  return redis.sha1hex(table.concat(redis.call('HGETALL', own_key('numbers')), '\n'))
+end
+
+-- True if another client has changed numbers: then the sweeps go over all lanes at once.
+local function note_numbers(before)
+  local digest = digest_of_numbers(before)
+  if digest == before then return false end
+  redis.call('HSET', own_key('limits'), 'numbers', digest or '', 'changed', now)
+  if not digest then redis.call('HDEL', own_key('limits'), 'numbers') end
+  return true
+end
+
 local function mend_lanes(lease, keep_failed)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', own_key('grants'), '-inf', now - lease, 'LIMIT', 0, 100)) do
     take_back(id)
@@ -210,8 +229,9 @@ local function mend_lanes(lease, keep_failed)
   for _, lane in ipairs(change_lane('ZRANDMEMBER', own_key('held'), HOLDS_AT_ONCE)) do
     if opening_of(lane) then touched[lane] = true end
   end
-  local known = redis.pcall('HMGET', own_key('limits'), 'cursor', 'changed', 'waiting', 'changed waiting')
+  local known = redis.pcall('HMGET', own_key('limits'), 'cursor', 'changed', 'waiting', 'changed waiting', 'numbers')
   if known.err then return end
+  if note_numbers(known[5]) then known[1], known[2] = '0', true end
   local page = change_lane('ZSCAN', own_key('lanes'), cursor_of(known[1]), 'COUNT', LANES_AT_ONCE)
   for i = 1, #page[2], 2 do mend_lane(page[2][i], page[2][i + 1], known[2]) end
   local waiting = requeue_lost(cursor_of(known[3]), keep_failed, known[4])

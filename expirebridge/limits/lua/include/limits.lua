@@ -6,6 +6,7 @@
 -- include lane_keys
 -- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, any_hold, is_hold, is_held
 -- gives counted, count_slots, count_queue, append, rest_of, rests, rate_score, arrival_of, next_start, time_of
+-- gives number_of, number_in, look_around, any_number
 -- gives taken_by, reserved_in, is_closed, hold_before, opening_of
 -- when limits
 
@@ -22,6 +23,7 @@
 --                  between two
 --   cursor         how far the sweeps have gone over the lanes, `changed` is there until they have seen all of a change
 --   waiting        how far they have gone over the tasks that wait; `changed waiting` is there in the same way
+--   numbers        a digest of the numbers that were set, as the sweep before saw them
 --   behind         how far claims have looked at due tasks, while many are made to wait: score and id
 --   d <word>       there if the declaration with this fingerprint was written
 local function read_json(key, field)
@@ -49,21 +51,72 @@ local function work_out(limit)
   limit.span = limit.of and math.ceil(limit.burst * every / starts) or limit.burst * limit.interval
 end
 
--- The numbers of the limit of a lane; nil if no handler has it any longer. One that was lost, or that no listener has
--- declared yet, has no slot at all until it is declared; and who has one keeps it: it may be ordered.
+-- Whether there are holds, and numbers that somebody set: asked for once, and together.
+local any_hold
+local any_number
+local function look_around()
+  if any_hold ~= nil then return end
+  local both = redis.call('EXISTS', own_key('holds'), own_key('numbers'))
+  any_hold = both == 2 or both == 1 and redis.call('EXISTS', own_key('holds')) == 1
+  any_number = both == 2 or both == 1 and not any_hold
+end
+
+-- What listeners declared of a limit. One that was lost, or that no listener has declared yet, has no slot at all until
+-- it is declared; and who has one keeps it: it may be ordered.
+local function declared_of(name)
+  local limit = read_json(own_key('limits'), 'l ' .. name) or { most = 0, ordered = true, blocks = true }
+  -- No set takes NaN as a score: a script that wrote it would stop all claims.
+  for field, value in pairs(limit) do
+    if tonumber(value) ~= tonumber(value) then limit[field] = nil end
+  end
+  return limit
+end
+
+-- The hash `numbers` has what counts instead of the number that was declared, the `most` of a limit and the `starts` of a
+-- rate: its fields are `<limit>`, and `<limit> <value>` for one lane. What is none that the limit can have is ignored.
+local MOST_NUMBER, MOST_OF_BUDGET, LONGEST_BURST = 1000000, 1000000000, 100 * 365 * 86400 * 1000000
+local function number_of(limit, text)
+  local number = type(text) == 'string' and #text <= 10 and string.match(text, '^%d+$') and tonumber(text)
+  if not number or number > (limit.of and MOST_OF_BUDGET or MOST_NUMBER) then return nil end
+  if limit.ordered and number ~= limit.most then return nil end
+  local every = tonumber(limit.every)
+  if not every then return tonumber(limit.most) and number or nil end
+  -- A rate has at most a start in a microsecond, and makes a burst good within a hundred years.
+  if not limit.of and number > every then return nil end
+  return number * LONGEST_BURST >= (tonumber(limit.burst) or 0) * every and number or number == 0 and 0 or nil
+end
+
+-- The number that somebody set for a lane, for all lanes of its limit, and what was declared; nil if that counts.
+local function number_in(lane)
+  look_around()
+  if not any_number then return nil end
+  local name = string.match(lane, '^[^=]*')
+  local limit, own = declared_of(name), nil
+  if #lane > #name then
+    own = number_of(limit, redis.pcall('HGET', own_key('numbers'), name .. ' ' .. string.sub(lane, #name + 2)))
+  end
+  return own or number_of(limit, redis.pcall('HGET', own_key('numbers'), name)), limit
+end
+
+-- The numbers of the limit of a lane, which all of its lanes share that have none of their own; nil if no handler has it
+-- any longer.
 local function limit_of(lane)
   if limits_read[lane] == nil then
     local name = string.match(lane, '^[^=]*')
-    if limits_read[name] == nil then
-      local limit = read_json(own_key('limits'), 'l ' .. name) or { most = 0, ordered = true, blocks = true }
-      -- No set takes NaN as a score: a script that wrote it would stop all claims.
-      for field, value in pairs(limit) do
-        if tonumber(value) ~= tonumber(value) then limit[field] = nil end
+    local number, limit = number_in(lane)
+    if number or limits_read[name] == nil then
+      limit = limit or declared_of(name)
+      if number and limit.every then
+        limit.starts = number
+        -- Of a rate of nothing none starts: its lanes have no slot.
+        if number == 0 then limit.most, limit.of = 0, nil end
+      elseif number then
+        limit.most = number
       end
       work_out(limit)
-      limits_read[name] = (tonumber(limit.most) or limit.interval) and limit or false
+      limits_read[number and lane or name] = (tonumber(limit.most) or limit.interval) and limit or false
     end
-    limits_read[lane] = limits_read[name]
+    if limits_read[lane] == nil then limits_read[lane] = limits_read[name] end
   end
   return limits_read[lane] or nil
 end
@@ -97,8 +150,6 @@ local function change_lane(command, key, ...)
   return result
 end
 
-local any_hold
-
 -- True for the lane in which the tasks wait that a hold keeps back.
 local function is_hold(lane) return string.sub(lane, 1, #HOLD) == HOLD end
 
@@ -106,7 +157,7 @@ local function is_hold(lane) return string.sub(lane, 1, #HOLD) == HOLD end
 local holds_read = {}
 
 local function is_held(field)
-  if any_hold == nil then any_hold = redis.call('EXISTS', own_key('holds')) == 1 end
+  look_around()
   if not any_hold then return false end
   if holds_read[field] == nil then
     local value = redis.pcall('HGET', own_key('holds'), field)

@@ -38,7 +38,9 @@ end
 -- Takes back what an attempt was charged that did not begin its work, unless another was charged since: then nobody can
 -- tell any longer what it has held up.
 local function take_back_charges(record)
-  for arrival, takes, lane in string.gmatch(record.charged or '', '(%S+) (%S+) ([^\n]*)') do
+  local started, charges = string.match(record.charged or '', '^(%S+)\n(.*)$')
+  if not started or started ~= record.started then return end -- those of an attempt before
+  for arrival, takes, lane in string.gmatch(charges, '(%S+) (%S+) ([^\n]*)') do
     if tonumber(arrival) == rate_score(lane) then
       change_lane('ZADD', own_key('rates'), string.format('%.0f', arrival - (tonumber(takes) or 0)), lane)
       touched[lane] = true

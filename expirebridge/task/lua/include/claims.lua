@@ -34,9 +34,10 @@ local SHARE = 2
 local none_has_timer = false
 local taken = {}
 
--- Tasks that this script made wait; and at most so many in one script.
+-- Tasks that this script made wait; and at most so many in one script. The server answers nobody before it has run the
+-- scripts of all clients that asked meanwhile: while very many become due, each listener asks again and again.
 local parked = 0
-local MOST_PARKED = 100
+local MOST_PARKED = math.max(math.floor(100 / (listeners or 1)), 20)
 
 -- A number that another client may have written, as a whole one: all is text, since to read or to format a number takes
 -- the server as long as a small command.
