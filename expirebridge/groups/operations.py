@@ -236,6 +236,8 @@ class GroupOperations(MakingOperations):
         """Close the group; once more if the server lost that. Raises GroupIncomplete."""
         while True:
             missing = yield from groups.calls.close_group(name)
+            if missing is None:
+                raise GroupNotFound(name)
             if missing:
                 raise GroupIncomplete(name, missing)
             group = yield from self._found(name)

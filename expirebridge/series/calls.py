@@ -76,7 +76,7 @@ class Putting(NamedTuple):
     """A series to be put, in place of the stored one."""
 
     series: NewSeries
-    before: str
+    before: bytes
     """The stored fingerprint; empty: there is no such series."""
     made: int
     """Its creation, in ms, if it is new."""
@@ -266,7 +266,7 @@ class Resumption(IntEnum):
     NOT_FOUND = 5
 
 
-def resume_series(id: str, fingerprint: str, times: Times | None) -> Command[Resumption]:
+def resume_series(id: str, fingerprint: bytes, times: Times | None) -> Command[Resumption]:
     """Let a paused series go on with this tick."""
     return script(
         "resume_series", id, fingerprint, *_encoded(times), read=Resumption, route=OfId(id)

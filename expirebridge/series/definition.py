@@ -87,7 +87,7 @@ def put(
         made = standing.whole("made")
     made = made or read.now
     times = first_after(spec.schedule, spec.id, read.now, made=made)
-    before = "" if standing is None else standing.text("fingerprint")
+    before = b"" if standing is None else standing.record.get("fingerprint", b"")
     item = Putting(new_series(spec, declared=declared), before, made, times)
     [done] = yield from series_commands.put_series([item])
     return done
@@ -103,7 +103,7 @@ def put_new(specs: Sequence[SeriesSpec], *, lease: float) -> Steps[list[Put]]:
         yield from series_commands.put_series(
             [
                 Putting(
-                    new_series(spec, declared=False), "", now,
+                    new_series(spec, declared=False), b"", now,
                     first_after(spec.schedule, spec.id, now, made=now),
                 )
                 for spec in specs

@@ -144,7 +144,7 @@ class SeriesOperations(OperationGroup):
             schedule = series.records.read_schedule(read.series.record.get("spec", b""))
             made = read.series.whole("made") or read.now
             times = series.ticks.first_after(schedule, id, read.now, made=made)
-            fingerprint = read.series.text("fingerprint")
+            fingerprint = read.series.record.get("fingerprint", b"")
             done = yield from series.calls.resume_series(id, fingerprint, times)
         is_resumed = done is series.calls.Resumption.RESUMED
         return Change.RESUMED if is_resumed else Change.NOT_FOUND

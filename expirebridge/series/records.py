@@ -4,10 +4,11 @@ from functools import lru_cache
 
 import orjson
 
+from expirebridge.errors import InvalidTask
 from expirebridge.series.calls import NewSeries
 from expirebridge.series.replies import StoredSeries
 from expirebridge.series.schedule import Schedule, SeriesSpec, schedule_from_json
-from expirebridge.store.record_values import split_call
+from expirebridge.store.record_values import split_call, text
 from expirebridge.task import keys
 from expirebridge.task.calls.call import Argument
 
@@ -48,5 +49,8 @@ def spec_of(stored: StoredSeries) -> SeriesSpec:
 
 @lru_cache(maxsize=4096)
 def read_schedule(stored: bytes) -> Schedule:
-    """Read a schedule from a record, once for all that have the same. Raises ValueError."""
-    return schedule_from_json(orjson.loads(stored))
+    """Read a schedule from a record, once for all that have the same. Raises InvalidTask."""
+    try:
+        return schedule_from_json(orjson.loads(stored))
+    except orjson.JSONDecodeError as error:
+        raise InvalidTask(f"not a schedule: {text(stored)!r:.60}: {error}") from None

@@ -9,7 +9,7 @@ import orjson
 from expirebridge.task.codec import encoded_in
 from expirebridge.task.key_ring import MARK, KeyRing, NotOpened, key_of, note_of
 from expirebridge.task.keys import IN_RECORD, decode_args
-from expirebridge.task.task import from_ms
+from expirebridge.task.task import State, from_ms
 
 # Readers of single values of a record. An unreadable one gives None: bad data stops no reader.
 
@@ -17,6 +17,11 @@ from expirebridge.task.task import from_ms
 def text(raw: bytes) -> str:
     """Decode any bytes as text."""
     return raw.decode(errors="backslashreplace")
+
+
+def state_of(raw: bytes) -> State:
+    """The state that a record names. What is none will have failed, once a listener looks at it."""
+    return State(text(raw)) if text(raw) in set(State) else State.FAILED
 
 
 def words(raw: bytes) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from expirebridge.store.record_values import (
     moment,
     number,
     ring_for,
+    state_of,
     text,
     whole,
     words,
@@ -389,7 +390,7 @@ def task_from(row: Sequence[Any], key_ring: KeyRing | None = None) -> Task:
     func, stored = call_of(record)
     args, kwargs = args_of(stored, text(id), *funcs_of(record), key_ring=key_ring)
     made = whole(record.get("made", b""))
-    standing = State(text(state)) if text(state) in set(State) else State.FAILED
+    standing = state_of(state)
     return Task(
         id=text(id),
         func=func,

@@ -39,7 +39,7 @@ def put(
 ) -> Put:
     """Put one series, whose next tick stands for that ms."""
     times = Times(tick, tick + jitter, successor, tzdata) if tick is not None else None
-    [done] = store.run(series_commands.put_series([Putting(new, before, 0, times)]))
+    [done] = store.run(series_commands.put_series([Putting(new, before.encode(), 0, times)]))
     return done
 
 

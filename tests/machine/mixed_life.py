@@ -112,7 +112,7 @@ class MixedLife:
         )
         before: Any = self._client.hget(f"{PREFIX}:series:{id}", "fingerprint") or b""
         times = self._one(None, self._times(), self._times())
-        self._run(series_commands.put_series([Putting(item, before.decode(), 0, times)]))
+        self._run(series_commands.put_series([Putting(item, before, 0, times)]))
 
     def _follow(self) -> None:
         found = self._run(series_commands.find_due_series())

@@ -177,7 +177,7 @@ def test_features_are_asked_by_headers_alone() -> None:
     assert found == {
         "include/format", "include/features", "include/arrivals", "include/noted", "claim",
         "declare_limits", "read_decisions", "receive_holds_and_weights", "include/urgent_new",
-        "declare_urgent",
+        "declare_urgent", "close_group", "cancel_group",
     }  # fmt: skip
 
 

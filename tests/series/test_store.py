@@ -475,11 +475,11 @@ def test_a_paused_series_makes_no_ticks_until_it_goes_on(store: Store, client: r
     assert not follow(store, "s", tick, tick + HOUR)
     later = Times(tick + HOUR, tick + HOUR, None)
     assert (
-        store.run(series_commands.resume_series("s", "f1", later))
+        store.run(series_commands.resume_series("s", b"f1", later))
         is series_commands.Resumption.RESUMED
     )
     assert (
-        store.run(series_commands.resume_series("s", "f1", later))
+        store.run(series_commands.resume_series("s", b"f1", later))
         is series_commands.Resumption.RESUMED
     )
     assert state_of(store, f"s@{tick + HOUR}") is State.PENDING
@@ -493,11 +493,12 @@ def test_a_paused_series_can_change_and_stays_paused(store: Store, client: redis
     assert put(store, series(fingerprint="f2"), tick, before="f1") is Put.CHANGED
     assert state_of(store, f"s@{tick}") is None
     assert (
-        store.run(series_commands.resume_series("s", "f1", None)) is series_commands.Resumption.RACE
+        store.run(series_commands.resume_series("s", b"f1", None))
+        is series_commands.Resumption.RACE
     )
     times = Times(tick, tick, None)
     assert (
-        store.run(series_commands.resume_series("s", "f2", times))
+        store.run(series_commands.resume_series("s", b"f2", times))
         is series_commands.Resumption.RESUMED
     )
 

@@ -1030,7 +1030,7 @@ SERIES: dict[str, tuple[Callable[[Store, int], object], int]] = {
     "pause_series": (lambda store, _: store.run(series_commands.pause_series("s")), 0),
     "resume_series": (
         lambda store, tick: store.run(
-            series_commands.resume_series("paused", "f1", series_commands.Times(tick, tick, None))
+            series_commands.resume_series("paused", b"f1", series_commands.Times(tick, tick, None))
         ),
         2,
     ),

@@ -7,6 +7,11 @@
 
 -- include names
 -- include format
+-- include features
+
+-- Another client may have deleted what says that there are groups.
+if not uses.groups and redis.call('EXISTS', own_key('group:' .. ARGV[2])) == 1 then note_feature('groups') end
+
 -- include ring
 -- include producer_changes
 -- include cancelling

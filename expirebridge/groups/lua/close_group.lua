@@ -7,7 +7,13 @@
 -- returns  1 done, now or before, 0 there is no such group; -n: n members are missing, and it stays open. Their maker did
 --          not make them yet, or the server lost them.
 
+-- include names
 -- include format
+-- include features
+
+-- Another client may have deleted what says that there are groups.
+if not uses.groups and redis.call('EXISTS', own_key('group:' .. ARGV[2])) == 1 then note_feature('groups') end
+
 -- include records
 -- include groups
 -- include members

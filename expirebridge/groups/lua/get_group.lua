@@ -8,5 +8,6 @@
 -- include format
 -- include groups
 
-local fields = redis.pcall('HGETALL', group_key(ARGV[2]))
-return fields.err and {} or fields
+-- Without this field it is none: closing it, and adding to it, find none either.
+if type(redis.pcall('HGET', group_key(ARGV[2]), 'on_failed')) ~= 'string' then return {} end
+return redis.call('HGETALL', group_key(ARGV[2]))

@@ -42,7 +42,10 @@ local function write_definition(item, old)
       redis.call('HSET', key, 'seen', string.format('%s=%.0f', item.fingerprint, now_us))
     end
   end
-  if not old.call then redis.call('HSET', key, 'made', item.made) end
+  if not old.call then
+    redis.call('HSET', key, 'made', item.made)
+    redis.call('PERSIST', key) -- a ledger's series of that id may have left it
+  end
 end
 
 local function place(item, old)
@@ -60,8 +63,11 @@ local function put(item)
     'tzdata')
   local old = { call = values[1], tick = tonumber(values[3] or nil), paused = values[4], seen = values[5],
     tzdata = values[6] }
-  if values[2] == item.fingerprint and redis.call('ZSCORE', series_set(), item.id) then return UNCHANGED end
-  if (values[2] or '') ~= item.before then return RACE end
+  -- As a reader sees it: what lacks its call, or its place, is none, and is made again.
+  local stands = values[1] and has_place(item.id)
+  if not stands then old.call = nil end
+  if stands and values[2] == item.fingerprint then return UNCHANGED end
+  if (stands and values[2] or '') ~= item.before then return RACE end
   if item.tick and item.tick <= now then return LATE end
   write_definition(item, old)
   place(item, old)

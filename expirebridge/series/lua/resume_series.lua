@@ -19,7 +19,7 @@ local id, at = ARGV[2], tonumber(ARGV[4])
 local known = redis.pcall('HMGET', series_key(id), 'call', 'fingerprint', 'paused')
 if known.err or not known[1] then return NOT_FOUND end
 if not known[3] then return RESUMED end
-if known[2] ~= ARGV[3] or (at and at <= now) then return RACE end
+if (known[2] or '') ~= ARGV[3] or (at and at <= now) then return RACE end
 return ring_after(function()
   redis.call('HDEL', series_key(id), 'paused')
   if at then

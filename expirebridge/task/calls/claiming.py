@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from expirebridge.settings import Settings
-from expirebridge.store.record_values import text
+from expirebridge.store.record_values import state_of, text
 from expirebridge.store.task_records import LISTENER_DIGITS, ClaimedTask, claimed_from
 from expirebridge.task.calls.call import (
     Argument,
@@ -342,7 +342,7 @@ def _keeping(settings: Settings) -> tuple[Argument, ...]:
 
 def _read_settled_then(reply: list[Any]) -> list[SettledThen]:
     return [
-        SettledThen(_OBSTACLES[row[0]], State(text(row[1])))
+        SettledThen(_OBSTACLES[row[0]], state_of(row[1]))
         if isinstance(row, list)
         else SettledThen(_SETTLED[row])
         for row in reply

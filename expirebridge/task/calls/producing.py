@@ -6,7 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from expirebridge.store.record_values import split_call
+from expirebridge.store.record_values import split_call, state_of
 from expirebridge.task.calls.call import (
     Argument,
     BatchSpec,
@@ -146,7 +146,7 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
         key=key,
         call=call,
         args=args or split_call(call)[1],
-        state=State(state.decode()),
+        state=state_of(state),
         obstacle=None if code in _OUTCOMES else Obstacle(code),
     )
 

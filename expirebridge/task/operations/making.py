@@ -19,7 +19,7 @@ from expirebridge.errors import (
     TaskDiffers,
     TaskExists,
 )
-from expirebridge.store.record_values import args_of, split_call
+from expirebridge.store.record_values import args_of, split_call, text
 from expirebridge.task import keys
 from expirebridge.task.calls import producing
 from expirebridge.task.calls.call import Command, Known, Steps, wait_for_failover
@@ -394,7 +394,7 @@ def not_made(obstacle: Obstacle, id: str, state: State, call: bytes) -> TaskExis
     if obstacle in _NO_MEMBER:
         return no_member(id, obstacle)
     if obstacle is Obstacle.DIFFERS:
-        return TaskDiffers(id, state, call.decode())
+        return TaskDiffers(id, state, text(call))
     return TaskExists(id, state, in_ledger=obstacle is Obstacle.IN_LEDGER)
 
 

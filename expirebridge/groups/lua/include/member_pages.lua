@@ -20,7 +20,7 @@ local function ids_by_group(state, cursor, count)
   local group = ARGV[7]
   if group == '' then return nil end
   local known = redis.pcall('HMGET', group_key(group), 'next', 'on_failed', 'stopped')
-  local number, next_number = tonumber(cursor), tonumber(known[1] or nil) or 0
+  local number, next_number = tonumber(cursor), number_up_to(MOST_MEMBERS, known[1]) or 0
   local stop = math.min(number + MOST_PASSED, next_number)
   local wanted = state ~= '' and bits_in_state(state, known[2], known[3])
   local bytes = wanted and redis.pcall('GET', group_key(group, '@members'))

@@ -32,7 +32,9 @@ if not plain or hash_tag ~= '' then
   local keeper = written and meta_key or hash_tag == '' and FIRST_TAG .. meta_key
     or partitions > 1 and string.sub(meta_key, #hash_tag + 1)
   local known = keeper and redis.pcall('HMGET', keeper, 'partitions', 'moving') or {}
+  -- A power of two, up to 256. Another client may have written anything.
   local stored = known[1] and tonumber(known[1])
+  if stored and not (stored % 1 == 0 and stored >= 1 and 256 % stored == 0) then stored = nil end
   moving = known[2] or nil
   -- A caller of a function names only the partition.
   if ARGV[1] == '' and hash_tag ~= '' then
