@@ -8,8 +8,9 @@ import redis
 
 from expirebridge import Change
 from expirebridge.limits.calls import declare_limits
+from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.task.calls import editing, producing
+from expirebridge.task.calls import editing, producing, reconciling
 from expirebridge.task.calls.claiming import Settled, Settlement
 from tests.kit.steps import claim, new, server_ms, settle
 from tests.machine.world import age
@@ -173,6 +174,27 @@ def test_a_reservation_is_not_given_to_another(store: Store, client: redis.Redis
     store.run(producing.make([new("e", -1, call=b'llm.count?["other",31]')]))
     assert taken(store) == ["e"]
     assert taken_in(client, store, 40) == ["d"]
+
+
+def test_what_waits_in_a_lane_that_rests_holds_up_no_rate_before_it(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(
+        store, [PER_KEY, ANSWERS], key_tokens=budget(100, HOUR),
+        answers={"starts": 60, "every": MINUTE, "burst": 1},
+    )  # fmt: skip
+    store.run(declare_limits("bb", [("f llm.count", json.dumps([PER_KEY]).encode())]))
+    make(store, "a", "b", args='["k",40]')
+    assert taken(store) == ["a"]
+    store.run(producing.make([new("c", -1, call=b'llm.count?["k",50]')]))
+    assert taken(store) == []
+    assert "key#tokens=k" in slots_of(client, "b")
+    # The first lets the answers rest.
+    assert tell(store, "a", "busy", "answers", delay=3000) is Settled.DONE
+    assert taken_in(client, store, 3) == []
+    store.run(reconciling.sweep(Settings()))
+    assert "key#tokens=k" not in slots_of(client, "b")
+    assert taken(store) == ["c"]
 
 
 def test_what_waits_for_a_slot_has_paid_and_holds_up_no_rate(

@@ -114,11 +114,14 @@ local function has_given_up(id, lane)
   return true
 end
 
+-- True if what waits in a lane for the start of another rate cannot have that soon: then it holds up no rate before it.
+local function waits_at_rest(lane) return not (limit_of(lane) or NONE).interval or rests(lane) end
+
 -- Removes ids that do not have a slot by their records, and serves the queue. `load` is how many tasks the lane has, as
 -- was noted; `is_changed` after a change of limits.
 local function mend_lane(lane, load, is_changed)
   for _, id in ipairs(change_lane('SRANDMEMBER', lane_key(lane), MEMBERS_AT_ONCE)) do
-    local known = redis.pcall('HMGET', record_key(id), 'slots', 'state')
+    local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'queue')
     local is_over = FINISHED[known[2]] and not (known[2] == 'failed' and (limit_of(lane) or {}).blocks)
     local has = not known.err and not is_over
       and string.find('\n' .. (known[1] or '') .. '\n', '\n' .. lane .. '\n', 1, true)
@@ -129,6 +132,8 @@ local function mend_lane(lane, load, is_changed)
       leave_lanes(id, 'ordered') -- it was kept while the limit was lost
     elseif has and not (limit and limit.ordered) and not known[2] and not has_runner(id) then
       leave_unrun(id)
+    elseif has and known[2] == 'waiting' and limit and limit.interval and waits_at_rest(known[3] or '') then
+      drop_slot(id, known[1], lane)
     elseif has then
       bring_forward(lane, id)
     else
