@@ -35,10 +35,11 @@ local function is_unexplained_end(name, id)
   local record = is_id(id) and read(id)
   if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end
   if record.state == 'running' or FINISHED[record.state] then return false end
+  if (score_of(id, record.state) or math.huge) <= now then return false end
   for i = 1, #keyless do
     if keyless[i](id) then return false end
   end
-  return (score_of(id, record.state) or math.huge) > now
+  return true
 end
 
 local is_unexplained = ARGV[2] == 'live' and is_unknown_timer or is_unexplained_end
