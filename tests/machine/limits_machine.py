@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from expirebridge import Change, State
 from expirebridge.connection import clients
-from expirebridge.limits.calls import declare_limits
+from expirebridge.limits.calls import declare_limits, set_limit
 from expirebridge.limits.hold_calls import release_hold
+from expirebridge.limits.replies import SetLimit
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.task_records import ClaimedTask
@@ -44,7 +45,9 @@ OPERATIONS = (
     "cancel", "pause", "resume", "put off", "put off a little", "bring forward", "reschedule",
     "run_now", "beat",
 )  # fmt: skip
-HOLDS = ("func sms.send", "func step.run", "tag vip")
+HOLDS = ("func sms.send", "func step.run", "tag vip", "all")
+SET = (("all", None), ("each", None), ("each", "x"))
+"""Limits, and values of them, whose number is set at run time."""
 WAIT = 600
 """Seconds that a task waits for a slot of `all` at most."""
 
@@ -69,6 +72,8 @@ class Numbers(NamedTuple):
     interval: int
     """Seconds between two starts of the rate."""
     burst: int
+    own: tuple[tuple[str, int], ...] = ()
+    """Those that were set, by limit and lane, which count instead."""
 
     def declaration(self, *, is_fair: bool) -> list[tuple[str, bytes]]:
         """The hash `limits` of handlers with these; who waits for `all` may take turns."""
@@ -87,11 +92,12 @@ class Numbers(NamedTuple):
 
     def most(self, lane: str) -> float:
         """The number of slots in a lane that is not one of the rate."""
+        own = dict(self.own)
         if lane == "all":
-            return self.all
+            return own.get(lane, self.all)
         if is_ordered(lane):
             return 1
-        return math.inf if self.each is None else self.each
+        return math.inf if self.each is None else own.get(lane, own.get("each", self.each))
 
 
 numbers = st.builds(
@@ -375,7 +381,31 @@ class LimitsMachine(RuleBasedStateMachine):
     @rule(numbers=numbers)
     def change_limits(self, numbers: Numbers) -> None:
         self.store.run(declare_limits("dd", numbers.declaration(is_fair=self.is_fair)))
-        self.numbers, self.is_served, self.starts = numbers, False, []
+        self.numbers = numbers._replace(own=self.numbers.own)
+        self.is_served, self.starts = False, []
+
+    @rule(
+        which=st.sampled_from(SET), number=st.sampled_from([None, 1, 2, 3]), by_hand=st.booleans()
+    )
+    def set_number(self, which: tuple[str, str | None], number: int | None, by_hand: bool) -> None:
+        """Set a number instead of the declared one, as a command does or as any client may."""
+        limit, value = which
+        own = dict(self.numbers.own)
+        if by_hand:
+            key, field = f"{PREFIX}:numbers", limit if value is None else f"{limit} {value}"
+            if number is None:
+                self.client.hdel(key, field)
+            else:
+                self.client.hset(key, field, number)
+        elif self.store.run(set_limit(limit, value, number)) is not SetLimit.DONE:
+            assert limit == "each"
+            assert self.numbers.each is None
+            return
+        lane = limit if value is None else f"{limit}={value}"
+        own.pop(lane, None)
+        if number is not None:
+            own[lane] = number
+        self.numbers, self.is_served = self.numbers._replace(own=tuple(own.items())), False
 
     @rule(numbers=numbers, some=st.lists(calls, min_size=1, max_size=len(IDS)))
     def change_limits_and_claim(self, numbers: Numbers, some: list[str]) -> None:
