@@ -336,3 +336,17 @@ def test_several_rates_rest_and_the_task_is_first_in_each(
     assert lanes_that_rest(client) == {"key#tokens=k", "answers=k"}
     found = taken_in(client, store, 100)
     assert found[0] == "a"
+
+
+def test_what_costs_nothing_does_not_start_in_a_lane_that_rests(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [PER_KEY], key_tokens=budget(10, HOUR))
+    make(store, "a", args='["k",1]')
+    assert taken(store) == ["a"]
+    assert tell(store, "a", "busy", "key#tokens", delay=60) is Settled.DONE
+    make(store, "b", args='["k",0]')
+    assert taken(store) == []
+    age(client, 55)
+    assert taken(store) == []
+    assert "b" in taken_in(client, store, 10)
