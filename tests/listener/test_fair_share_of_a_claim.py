@@ -83,12 +83,13 @@ def test_what_was_left_is_asked_for_after_a_moment_without_a_limit(clock: Clock)
     assert not consumer.is_limited()
 
 
-def test_a_claim_that_suits_another_fleet_changes_nothing(clock: Clock) -> None:
+@pytest.mark.parametrize("refusal", Refusal)
+def test_a_claim_that_looked_at_no_task_changes_nothing(clock: Clock, refusal: Refusal) -> None:
     del clock
     consumer = Consumer()
     consumer.share()
     consumer.answer(shared=True)
-    consumer.answer(refusal=Refusal.OTHER_CLAIM)
+    consumer.answer(refusal=refusal)
     assert consumer.fairness.pause is not None
 
 

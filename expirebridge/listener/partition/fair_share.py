@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.session import Membership
-from expirebridge.task.calls.claiming import Claim, FairShareInput, Refusal
+from expirebridge.task.calls.claiming import Claim, FairShareInput
 
 PATIENCE = 0.010
 """Seconds for which tasks beyond the share are left to peers. Peers wake within 4 ms of each
@@ -83,7 +83,7 @@ class FairShare:
 
     def take(self, claim: Claim) -> None:
         """Update from the reply to a claim."""
-        if claim.refusal in {Refusal.OTHER_CLAIM, Refusal.BLOCKED}:
+        if claim.refusal is not None:  # it has looked at no task
             return
         if claim.running >= 0:
             self._running = claim.running
