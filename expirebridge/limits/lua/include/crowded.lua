@@ -16,7 +16,7 @@
 local FRESH, BEHIND = MOST_PARKED, 5 * MOST_PARKED
 
 -- True if a due task would have to wait behind others that do so already: it is made to wait later, from the front.
-local function is_behind(id, func, limits, call)
+local function is_behind_many(id, func, limits, call)
   if is_held('all') then return count_queue(HOLD .. 'all') > 0 end
   if is_held('func ' .. func) then return count_queue(HOLD .. 'func ' .. func) > 0 end
   local record = { call = call }
@@ -47,11 +47,11 @@ local function take_some(ids, only_without_limit)
   for i = 1, #ids, 2 do
     if is_full() then return (i - 1) / 2 end
     local known = redis.pcall('HMGET', record_key(ids[i]), 'call', 'slots', 'turn')
-    local call, has_place = known[1], known[2] or known[3]
+    local call, has_slot = known[1], known[2] or known[3]
     local func = call and string.match(call, '^[^?]*')
     local limits = func and limits_of(func) or NONE
     if func and not (limits[1] and only_without_limit)
-      and (has_place or not is_behind(ids[i], func, limits, call)) then
+      and (has_slot or not is_behind_many(ids[i], func, limits, call)) then
       take_if_due(ids[i], ids[i + 1])
     end
   end
