@@ -48,7 +48,7 @@ def _waits(found: Circumstances, place: QueuePlace) -> Reason:
         return reason(found, "undeclared", str(place), since, remedy)
     if limit.interval is not None:
         start = _next_start(found, place, limit)
-        return _starts(found, place, limit, start)
+        return _starts(found, place, start)
     holders = _holders(found)
     failed = next((id for id, state in holders if state == State.FAILED), None)
     if limit.ordered and failed is not None:
@@ -71,7 +71,7 @@ def _was_granted(found: Circumstances) -> Reason | None:
         return obstacle(found, "granted", text, "")
     if place.limit is None:
         return None
-    return _starts(found, place, place.limit, found.task.due)
+    return _starts(found, place, found.task.due)
 
 
 def _shown(place: QueuePlace, found: Circumstances) -> QueuePlace:
@@ -79,12 +79,9 @@ def _shown(place: QueuePlace, found: Circumstances) -> QueuePlace:
     return replace(place, lane=without_value(place.lane)) if found.hides_arguments else place
 
 
-def _starts(
-    found: Circumstances, place: QueuePlace, limit: DeclaredLimit, start: datetime
-) -> Reason:
+def _starts(found: Circumstances, place: QueuePlace, start: datetime) -> Reason:
     """It waits for a start of a rate, or was granted one that is not due yet."""
-    one, span = _times_of(limit)
-    code, text, rests_until = "rate", "", _from_us((found.fact("rest") or 0) + one - span)
+    code, text, rests_until = "rate", "", _from_us(found.fact("rest") or 0)
     if rests_until > found.now:
         code, text = "rests", f"; the lane rests after Busy until {clock(rests_until)}"
     text = f"{place}{text}; its start is due {ahead(start, found.now)}"
@@ -111,7 +108,7 @@ def _next_start(found: Circumstances, place: QueuePlace, limit: DeclaredLimit) -
     takes = found.fact("takes")
     ahead = (before + 1) * one if takes is None else takes
     arrival, rest = found.fact("arrival") or 0, found.fact("rest") or 0
-    arrival = max(min(max(arrival, now), now + span), rest)
+    arrival = max(min(max(arrival, now), now + span), rest and rest + span - one)
     return _from_us(max(now, arrival + ahead - span))
 
 

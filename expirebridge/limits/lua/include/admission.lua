@@ -80,7 +80,8 @@ end
 
 local function has_paid(lane, record)
   local paid = turn_in(lane, record)
-  return paid and tonumber(paid) == rate_score(lane) and rate_score(rest_of(lane)) <= now_us
+  local _, after_rest = rests(lane)
+  return paid and tonumber(paid) == rate_score(lane) and after_rest <= now_us
 end
 
 -- Charges a task that takes so many microseconds of a rate. Returns the arrival as it is written.

@@ -194,6 +194,25 @@ local function requeue_lost(cursor, keep_failed, is_changed)
   return page[1]
 end
 
+-- Removes arrivals that have passed, which say no more than none would. After a rest, the arrival that follows from it
+-- is the lane's own.
+local function forget_past_rates()
+  local names, kept, past = redis.call('ZRANGEBYSCORE', own_key('rates'), '-inf', now_us, 'LIMIT', 0, 1000), {}, {}
+  for _, name in ipairs(names) do
+    local lane = string.match(name, '^rest (.+)$')
+    local limit = lane and limit_of(lane)
+    local arrival = limit and limit.interval and arrival_of(lane, limit) or 0
+    if arrival > now_us then
+      redis.call('ZADD', own_key('rates'), string.format('%.0f', arrival), lane)
+      kept[lane] = true
+    end
+  end
+  for _, name in ipairs(names) do
+    if not kept[name] then past[#past + 1] = name end
+  end
+  if past[1] then redis.call('ZREM', own_key('rates'), unpack(past)) end
+end
+
 -- Removes the holds that are over, and lets go what they held.
 local function forget_ended_holds()
   local fields = redis.pcall('HGETALL', own_key('holds'))
@@ -236,7 +255,7 @@ local function mend_lanes(lease, keep_failed)
     fail_waiting(id, keep_failed)
   end
   write_leaving()
-  redis.call('ZREMRANGEBYSCORE', own_key('rates'), '-inf', now_us)
+  forget_past_rates()
   -- Any of them: those that stay on hold must not keep others from their turn.
   for _, lane in ipairs(change_lane('ZRANDMEMBER', own_key('held'), HOLDS_AT_ONCE)) do
     if opening_of(lane) then touched[lane] = true end

@@ -192,15 +192,17 @@ local function append(lists, name, value, second)
   if second then list[#list + 1] = second end
 end
 
--- A lane of a rate that rests has a second place in `rates`, under this name.
+-- A lane of a rate that rests has a second place in `rates`, under this name: the microsecond until which it does.
 local function rest_of(lane) return 'rest ' .. lane end
 
 local function rate_score(name) return tonumber(redis.pcall('ZSCORE', own_key('rates'), name) or nil) or 0 end
 
--- True while nothing at all may start in the lane of a rate, since it rests.
+-- True while nothing at all may start in the lane of a rate, since it rests. Second, the arrival that follows from the
+-- rest: afterwards tasks start at the rate of today, and nothing of a burst is left; 0 if it did not rest.
 local function rests(lane)
-  local limit = limit_of(lane)
-  return limit and limit.interval and rate_score(rest_of(lane)) + limit.interval - limit.span > now_us or false
+  local limit, rest = limit_of(lane), rate_score(rest_of(lane))
+  if rest == 0 or not limit or not limit.interval then return false, 0 end
+  return rest > now_us, rest + limit.span - limit.interval
 end
 
 -- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
@@ -212,7 +214,8 @@ local function arrival_of(lane, limit)
     arrival = latest
     change_lane('ZADD', own_key('rates'), string.format('%.0f', latest), lane)
   end
-  return math.max(arrival, rate_score(rest_of(lane)))
+  local _, after_rest = rests(lane)
+  return math.max(arrival, after_rest)
 end
 
 -- The microseconds that a start takes of a rate, or a cost of a budget. What nobody can read counts as all of it.

@@ -17,12 +17,11 @@
 -- The part of limits in attempts that have ended, and in tasks that start anew.
 local LANE_FIELDS = { 'waited', 'slots' }
 
--- Lets a lane of a rate rest. Afterwards its tasks start at the rate: a burst is what was not used before.
-local function rest_lane(lane, limit, delay)
-  -- Until the millisecond in which this task is due again.
-  local arrival = (now + delay) * 1000 + limit.span - limit.interval
-  arrival = string.format('%.0f', math.max(arrival, rate_score(rest_of(lane))))
-  change_lane('ZADD', own_key('rates'), arrival, rest_of(lane))
+-- Lets a lane of a rate rest until the millisecond in which this task is due again. Afterwards its tasks start at the
+-- rate: a burst is what was not used before.
+local function rest_lane(lane, delay)
+  local ends = math.max((now + delay) * 1000, rate_score(rest_of(lane)))
+  change_lane('ZADD', own_key('rates'), string.format('%.0f', ends), rest_of(lane))
 end
 
 -- Charges what an attempt has spent beyond its cost. What is more than all that may start at once is a debt, for which
@@ -31,7 +30,10 @@ local function charge_spent(lane, limit, spent)
   local takes = math.ceil(spent * limit.every / limit.starts)
   local arrival, most = arrival_of(lane, limit) + takes, now_us + limit.span
   change_lane('ZADD', own_key('rates'), string.format('%.0f', math.min(arrival, most)), lane)
-  if arrival > most then change_lane('ZADD', own_key('rates'), string.format('%.0f', arrival), rest_of(lane)) end
+  if arrival > most then
+    local ends = arrival - limit.span + limit.interval
+    change_lane('ZADD', own_key('rates'), string.format('%.0f', ends), rest_of(lane))
+  end
   touched[lane] = true
 end
 
@@ -63,7 +65,7 @@ local function read_told(id, record, told, delay)
       if limit and limit.interval and spent then
         charge_spent(lane, limit, tonumber(spent))
       elseif limit and limit.interval then
-        rest_lane(lane, limit, delay)
+        rest_lane(lane, delay)
         resting[lane] = true
       end
     end
