@@ -184,17 +184,19 @@ def test_what_waits_in_a_lane_that_rests_holds_up_no_rate_before_it(
         answers={"starts": 60, "every": MINUTE, "burst": 1},
     )  # fmt: skip
     store.run(declare_limits("bb", [("f llm.count", json.dumps([PER_KEY]).encode())]))
-    make(store, "a", "b", args='["k",40]')
+    make(store, "a", "b", args='["k",20]')
+    make(store, "c", args='["k",30]')
     assert taken(store) == ["a"]
-    store.run(producing.make([new("c", -1, call=b'llm.count?["k",50]')]))
-    assert taken(store) == []
-    assert "key#tokens=k" in slots_of(client, "b")
-    # The first lets the answers rest.
+    store.run(producing.make([new("d", -1, call=b'llm.count?["k",51]')]))
+    assert taken(store) == taken(store) == []
+    assert (slots_of(client, "c"), field(client, "c", "queue")) == (["key#tokens=k"], "answers=k")
+    # The first lets the answers rest: the second, whose start had been granted, has nothing then.
     assert tell(store, "a", "busy", "answers", delay=3000) is Settled.DONE
     assert taken_in(client, store, 3) == []
-    store.run(reconciling.sweep(Settings()))
     assert "key#tokens=k" not in slots_of(client, "b")
-    assert taken(store) == ["c"]
+    store.run(reconciling.sweep(Settings()))
+    assert "key#tokens=k" not in slots_of(client, "c")
+    assert taken(store) == ["d"]
 
 
 def test_a_sweep_brings_no_start_before_what_others_have_reserved(
