@@ -40,6 +40,7 @@ USED_IN: dict[str, set[str]] = {
         "tests/spine/test_rights.py",
         "tests/spine/test_start_of_producers.py::test_the_first_task_is_made_with_these_modules",
     },
+    "urgent": {"tests/spine/test_dropped_replies.py"},
     "foreign": {
         "tests/listener/test_processes.py::test_a_log_for_machines_is_json_in_every_line",
     },

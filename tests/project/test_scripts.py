@@ -176,7 +176,7 @@ def test_features_are_asked_by_headers_alone() -> None:
     found = {file for file in TEXTS if re.search(r"\buses\b", without_comments(file))}
     assert found == {
         "include/format", "include/features", "include/arrivals", "include/noted", "claim",
-        "declare_limits", "read_decisions", "receive_holds_and_weights", "include/urgent_new",
+        "declare_limits", "read_decisions", "receive_holds_and_weights", "include/urgent_noted",
         "declare_urgent", "close_group", "cancel_group",
     }  # fmt: skip
 
@@ -426,7 +426,7 @@ ORDER = {
     "on_made": ["note_asked"],
     "on_edit": ["leave_if_others"],
     "on_swap": ["leave_for_others"],
-    "on_write": ["note_signals"],
+    "on_write": ["note_signals", "note_urgent"],
     "on_stray": ["remove_lost"],
     "other_functions": ["OTHER_FUNCTIONS"],
     "on_meet": ["keep_decided"],

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from expirebridge.store.record_values import split_call, state_of
 from expirebridge.task.calls.call import (
@@ -27,6 +27,11 @@ from expirebridge.task.task import Change, Outcome, State
 
 IfExists = Literal["reject", "keep", "replace", "extend"]
 """What is done if the id belongs to an unfinished task: see make.lua."""
+
+
+_NOTED: Final = frozenset({"on_signal", "urgent"})
+"""Fields that may begin the use of a feature, which only make.lua notes. Where a signal may have
+changed the task since, its id is not enough to recognize a resend, either."""
 
 
 class NewTask(NamedTuple):
@@ -63,7 +68,7 @@ class NewTask(NamedTuple):
     def encode(self) -> tuple[Argument, ...]:
         """The arguments for make.lua."""
         id, has_random_id, if_exists, call, (ms, relative), fields = self
-        is_drawn = has_random_id and "on_signal" not in fields
+        is_drawn = has_random_id and _NOTED.isdisjoint(fields)
         pairs = [item for pair in fields.items() for item in pair] if fields else ()
         return (
             id, "1" if is_drawn else "0", if_exists, call, "in" if relative else "at", ms,
@@ -110,8 +115,7 @@ def make(tasks: Sequence[NewTask], *, bulk: bool = False) -> Command[list[MakeRe
     random_ids = all(map(_HAS_RANDOM_ID, tasks))
     route = ByItem(tasks, _ID_OF_NEW, make, random_ids and not bulk, bulk)
     batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
-    # Where a signal may have changed the task since, its id is not enough to recognize a resend.
-    if not random_ids or any("on_signal" in task.fields for task in tasks):
+    if not random_ids or not all(_NOTED.isdisjoint(task.fields) for task in tasks):
         return script(
             "make", new_nonce(), *items, read=_read_replies, route=route, batching=batching
         )

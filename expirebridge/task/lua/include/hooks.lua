@@ -17,7 +17,8 @@ local on_forget = {}
 -- (id, item, nonce, same_args): a task with an id of its producer's is to be made. Who answers, as `make_plain` does, has
 -- made it, or refused it; `same_args` compares the arguments of two.
 local on_make = {}
--- (fields): a record, or a successor, is about to be written, with these names and values, whose id was not drawn for it.
+-- (fields, id, due): a record, or a successor, is about to be written, with these names and values, whose id was not drawn
+-- for it. `id` and `due` are there if it is about to be pending.
 local on_write = {}
 -- (id, record, due, fields): a task that is new here is about to be pending, with these names and values in its record.
 local on_new = {}

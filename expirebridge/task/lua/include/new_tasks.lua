@@ -21,7 +21,7 @@ end
 
 -- Writes a new record, as `write_new`, with an id that was not drawn for it.
 local function write(id, record, due, fields)
-  for i = 1, #on_write do on_write[i](fields) end
+  for i = 1, #on_write do on_write[i](fields, id, due) end
   take_over(trigger_key(id, record))
   write_new(id, record, due, fields)
 end

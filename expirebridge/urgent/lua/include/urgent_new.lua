@@ -1,9 +1,9 @@
--- include features
--- include format
 -- include hooks
+-- include format
 -- include names
 -- include records
 -- include urgent_index
+-- when urgent
 -- on on_new 70 place_urgent
 
 -- A new task is urgent if its producer says so, or if a listener has declared that its function is. Its record says it
@@ -18,9 +18,9 @@ local function is_marked(call)
 end
 
 local function place_urgent(id, record, due, fields)
-  local is_said = fields[1] and value_of(fields, 'urgent')
-  if not is_said and not (uses.urgent and is_marked(record.call)) then return end
-  note_feature('urgent')
-  if not is_said then redis.call('HSET', record_key(id), 'urgent', 1) end
+  if not (fields[1] and value_of(fields, 'urgent')) then
+    if not is_marked(record.call) then return end
+    redis.call('HSET', record_key(id), 'urgent', 1)
+  end
   change_index('ZADD', string.format('%.0f', due), id)
 end
