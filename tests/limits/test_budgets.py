@@ -250,6 +250,26 @@ def test_more_than_all_is_a_debt(store: Store, client: redis.Redis) -> None:
     assert taken_in(client, store, 10) == ["b"]
 
 
+@pytest.mark.parametrize(("spent", "keeps"), [(150, True), (250, False)])
+def test_a_debt_that_is_soon_paid_takes_no_reservation(
+    store: Store, client: redis.Redis, spent: int, keeps: bool
+) -> None:
+    """While the lane is full each attempt leaves one: those behind would overtake in `answers`."""
+    declare(
+        store, [ANSWERS, PER_KEY], key_tokens=budget(100),
+        answers={"starts": 5, "every": 24 * HOUR, "burst": 5},
+    )  # fmt: skip
+    make(store, "a", "b", args='["k",100]')
+    assert taken(store) == ["a"]
+    assert taken(store) == []
+    assert "answers=k" in slots_of(client, "b")
+    age(client, 59)
+    tell(store, "a", "succeeded", f"key#tokens+{spent}")
+    age(client, 2)
+    assert taken(store) == []
+    assert ("answers=k" in slots_of(client, "b")) is keeps
+
+
 def test_a_lapsed_attempt_is_charged_once_for_what_it_spent(
     store: Store, client: redis.Redis
 ) -> None:

@@ -213,8 +213,9 @@ local function find_slots(lanes, costs, record)
       local takes = time_of(limit, costs[lane])
       local is_turn = has[lane] or turn_in(lane, record) or count_slots(lane) == 0 and count_queue(lane) == 0
       if not has_paid(lane, record) and (not is_turn or next_start(lane, limit, takes, 0) > now_us) then
-        -- One that rests must not hold up the rates before it.
-        for _, rate in ipairs(rests(lane) and NONE or rates) do
+        -- One that rests must not hold up the rates before it; but a debt, which `spend` leaves whenever the lane is full, is
+        -- paid as soon as any start.
+        for _, rate in ipairs(rests(lane, limit.span) and NONE or rates) do
           taken[#taken + 1] = rate.lane
           touched[rate.lane] = true
         end

@@ -197,12 +197,13 @@ local function rest_of(lane) return 'rest ' .. lane end
 
 local function rate_score(name) return tonumber(redis.pcall('ZSCORE', own_key('rates'), name) or nil) or 0 end
 
--- True while nothing at all may start in the lane of a rate, since it rests. Second, the arrival that follows from the
--- rest: afterwards tasks start at the rate of today, and nothing of a burst is left; 0 if it did not rest.
-local function rests(lane)
+-- True while nothing at all may start in the lane of a rate, since it rests, for longer than `by` microseconds. Second,
+-- the arrival that follows from the rest: afterwards tasks start at the rate of today, and nothing of a burst is left; 0
+-- if it did not rest.
+local function rests(lane, by)
   local limit, rest = limit_of(lane), rate_score(rest_of(lane))
   if rest == 0 or not limit or not limit.interval then return false, 0 end
-  return rest > now_us, rest + limit.span - limit.interval
+  return rest > now_us + (by or 0), rest + limit.span - limit.interval
 end
 
 -- The microsecond at which all starts of a rate are made good, GCRA's theoretical arrival time. It is never more than
