@@ -47,17 +47,32 @@ def test_connections_that_fall_silent_are_marked_as_offline() -> None:
 def test_the_shop_passes_its_own_tests(workers: str, tmp_path: Path) -> None:
     """Three days in a moment, each worker with a server of its own."""
     shop = shutil.copytree(EXAMPLES / "bookshop", tmp_path / "shop")
+    assert "10 passed" in _own_tests(shop, "-n", workers)
+
+
+@pytest.mark.rest
+def test_a_provider_of_a_language_model_never_refuses(tmp_path: Path) -> None:
+    """A day in a moment; the page has the handler as it stands there."""
+    folder = shutil.copytree(EXAMPLES / "llm", tmp_path / "llm")
+    assert "3 passed" in _own_tests(folder)
+    page = (EXAMPLES.parent / "docs" / "how-to" / "llm.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert block in (folder / "tasks" / "llm.py").read_text(encoding="utf-8")
+
+
+def _own_tests(folder: Path, *options: str) -> str:
+    """What pytest prints of the tests in an example."""
     surroundings = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYTEST_", "EXPIREBRIDGE_"))
     }
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:valkey", "-W", "error", "-n", workers],
-        cwd=shop, env=surroundings, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "pytest", "-p", "no:valkey", "-W", "error", *options],
+        cwd=folder, env=surroundings, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
-    assert "10 passed" in result.stdout
+    return result.stdout
 
 
 @pytest.mark.rest
