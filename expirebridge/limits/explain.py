@@ -83,7 +83,7 @@ def _starts(found: Circumstances, place: QueuePlace, start: datetime) -> Reason:
     """It waits for a start of a rate, or was granted one that is not due yet."""
     code, text, rests_until = "rate", "", _from_us(found.fact("rest") or 0)
     if rests_until > found.now:
-        code, text = "rests", f"; the lane rests after Busy until {clock(rests_until)}"
+        code, text = "rests", f"; the lane rests until {clock(rests_until)}"
     text = f"{place}{text}; its start is due {ahead(start, found.now)}"
     return reason(found, code, text, found.parked, "expirebridge limits")
 

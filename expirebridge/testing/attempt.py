@@ -1,5 +1,6 @@
 """An attempt that ran in a test, and how it ended."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,6 +45,8 @@ class Ran:
     answers."""
     took: float
     """Seconds that the handler took."""
+    spent: Mapping[str, int]
+    """What it told `current_task().spend`, by what the budget is of."""
 
     def __repr__(self) -> str:
         return short_repr(self, "task", "at", "end", "delay", "reason")
@@ -99,6 +102,7 @@ def ran(attempt: Attempt, outcome: AttemptOutcome, at: datetime) -> Ran:
         reason=outcome.reason,
         error=outcome.error,
         took=attempt.took,
+        spent={} if attempt.task.spending is None else attempt.task.spending.spent,
     )
 
 

@@ -43,6 +43,7 @@ DESCRIBED: Mapping[type, tuple[Sequence[ShownField], Mapping[str, str]]] = {
             "trace": "for tracing, in no face",
             "signal": "its parts are shown",
             "completer": "a listener gives it to a handler",
+            "spending": "a listener gives it to a handler",
         },
     ),
     Series: (

@@ -4,7 +4,7 @@ import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from tests.kit.colours import Ask, asking_one
 from tests.kit.private_keys import K1
 from tests.kit.steps import PREFIX, age, claim, server_ms, settle
 from tests.kit.witness import Witness, listening
+from tests.machine import world
 
 pytestmark = pytest.mark.servers("oldest")
 
@@ -355,8 +356,38 @@ async def test_its_rate_rests_after_busy(ask: Ask, check: Ask, store: Store) -> 
     await make_due(ask, "a")
     claim(store, "u")
     place = "waits for a start of m=7: one start every 1ms, 2 at once"
-    rest = f"the lane rests after Busy until {AT}; its start is due {IN_AN_HOUR}"
+    rest = f"the lane rests until {AT}; its start is due {IN_AN_HOUR}"
     await check("rests", f"{place}; {rest}", "expirebridge limits")
+
+
+async def test_the_start_of_a_budget_is_the_one_that_it_tells(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    entry = b'[["m",0,"to",null,null,null,null,1,"tokens",null]]'
+    numbers = b'{"starts":3600,"every":3600000000,"of":"tokens"}'
+    store.run(declare_limits("aa", [("f mail.send", entry), ("l m", numbers)]))
+    for id, cost in (("0", 3000), ("a", 1000), ("b", 1500), ("c", 20)):
+        await ask("make_task", "mail.send", [7, cost], 0, id=id)
+    assert [task.id for task in claim(store, "t").tasks] == ["0"]
+    claim(store, "u")
+    told = [(await ask("why", id)).text for id in ("a", "b", "c")]
+    place = "waits for a start of m=7: 3,600 tokens in 1h"
+    assert [text.partition(";")[0] for text in told] == [
+        place, f"{place}, 1st in line", f"{place}, 2nd in line"
+    ]  # fmt: skip
+    # A second for each token.
+    now, passed = server_ms(client) / 1000, 0.0
+    for text, id, least in zip(told, "abc", (390, 1890, 1910), strict=True):
+        [start] = re.findall(rf"\(at ({AT})\)", text)
+        left = (
+            datetime.strptime(start, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC).timestamp() - now
+        )
+        assert least <= left <= least + 12
+        world.age(client, left - 5 - passed)
+        assert claim(store, f"{id}1").tasks == []
+        world.age(client, 10)
+        assert [task.id for task in claim(store, f"{id}2").tasks] == [id]
+        passed = left + 5
 
 
 async def test_its_limit_is_not_declared(

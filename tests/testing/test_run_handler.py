@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from expirebridge import (
+    Budget,
     Busy,
     Discard,
     HandlersError,
@@ -105,6 +106,19 @@ def test_busy_waits_if_the_handler_has_that_rate_and_fails_if_not() -> None:
         assert ran.reason.startswith(
             f"it raised Busy, but its handler has no rate {which}: add one"
         )
+
+
+def test_it_tells_what_was_spent() -> None:
+    @handler(rate=[Budget(100, "1m", of="tokens"), Budget(5, "1d", of="cents")])
+    def ask(tokens: int, cents: int, *, fails: bool = False) -> None:
+        current_task().spend(30, of="tokens")
+        if fails:
+            raise OSError("gone")
+        current_task().spend(1, of="cents")
+
+    assert run_handler(ask, [7, 1]).spent == {"tokens": 30, "cents": 1}
+    assert run_handler(ask, [7, 1], {"fails": True}, raising=False).spent == {"tokens": 30}
+    assert run_handler(current_task).spent == {}
 
 
 def test_an_error_is_raised_or_a_result_by_the_retry_policy() -> None:
