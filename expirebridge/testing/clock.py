@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -88,6 +89,7 @@ class Clock(MadeCalls):
                 python_clock=stack.enter_context(PythonClock()) if self._moves_python else None,
             )
             self._stack = stack.pop_all()
+        self._began_at = monotonic()
         return self
 
     def __exit__(

@@ -27,6 +27,8 @@ class TaskPattern:
     """Seconds until it is due; None: whenever, and also a task that has ended."""
     within: float
     now: datetime
+    passed: float
+    """Seconds that the test has taken so far: time goes on by itself, and a test may take long."""
 
     def differences(self, task: Task) -> list[str]:
         """The differences of this task, in words, the function first."""
@@ -48,7 +50,7 @@ class TaskPattern:
         if task.state not in UNCLAIMED:
             return f"it does not wait: {task.state}"
         late = (task.due - self.now).total_seconds() - (self.due_in or 0)
-        if abs(late) <= self.within:
+        if -self.within - self.passed <= late <= self.within:
             return ""
         return f"due {human(abs(late))} too {'late' if late > 0 else 'early'}"
 

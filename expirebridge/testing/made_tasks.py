@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.bridge import Bridge
@@ -29,6 +30,8 @@ class MadeCalls:
     _store: Store
     _handlers: Handlers
     _traveller: "Traveller"
+    _began_at: float
+    """When the test began, by `time.monotonic`."""
 
     @property
     def now(self) -> datetime:
@@ -78,7 +81,8 @@ class MadeCalls:
         """Assert that a task was made, and return it, or all that are like it.
 
         What is not given may be anything. With `due_in` the task must wait, and be due in that time
-        from now, give or take `within`. `count` is how many there must be; without it, one or more.
+        from now, give or take `within` and, as time goes on by itself, what the test has taken so
+        far. `count` is how many there must be; without it, one or more.
 
         Raises AssertionError, which shows what was made instead, InvalidTask for values that cannot
         be, and TravelError as `made`.
@@ -194,4 +198,5 @@ class MadeCalls:
             due_in=None if due_in is None else seconds_of(due_in, name="due_in"),
             within=seconds_of(within, name="within"),
             now=self.now,
+            passed=monotonic() - self._began_at,
         )

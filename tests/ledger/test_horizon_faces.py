@@ -242,7 +242,8 @@ def test_clocks_that_differ_by_a_quarter_of_the_horizon_are_found(
     known = store.run(ledger_calls.read_ledger())
     known = known._replace(now=known.now + minutes * 60_000)
     found = "\n".join(map(str, check_ledger(with_ledger, lambda: {0: known})))
-    assert ("the clock of SQL is 16m" in found) is is_found
+    # By the seconds that pass between two looks, it is less.
+    assert bool(re.search("the clock of SQL is 1[56]m", found)) is is_found
     with_horizon(harness, None).settle_down()
     assert "clock" not in "\n".join(map(str, check_ledger(with_ledger, lambda: {0: known})))
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -34,7 +35,7 @@ from expirebridge import (
 from expirebridge.hooks import End
 from expirebridge.store import script_loader
 from expirebridge.task.policies import DEFAULT_POLICY
-from expirebridge.testing import Clock, NeverIdle, Ran, TaskFailed, TravelError
+from expirebridge.testing import Clock, NeverIdle, Ran, TaskFailed, TravelError, made_tasks
 from tests.kit.patience import PATIENCE
 
 pytestmark = pytest.mark.servers("oldest")
@@ -102,6 +103,18 @@ def test_what_is_due_later_than_the_travel_ends_waits(clock: Clock) -> None:
     assert clock.travel("23h") == []
     clock.assert_made("test.work", due_in="1h")
     assert [one.task.id for one in clock.travel("1h1s")] == ["a"]
+
+
+def test_a_slow_test_finds_what_it_made(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_task("test.work", delay="24h")
+    clock.travel("23h")
+    with pytest.raises(AssertionError, match="too early"):
+        clock.assert_made("test.work", due_in=2 * 3600)
+    later = monotonic() + 3600
+    monkeypatch.setattr(made_tasks, "monotonic", lambda: later)
+    clock.assert_made("test.work", due_in=2 * 3600)
+    with pytest.raises(AssertionError, match="too late"):
+        clock.assert_made("test.work", due_in=1800)
 
 
 def test_an_edited_task_runs_at_its_moment_with_its_new_arguments(clock: Clock) -> None:
