@@ -49,9 +49,10 @@ from tests.kit.wrong_clock import started_with
 from tests.ledger.model import Model
 from tests.ledger.world import World
 from tests.machine import groups_machine, limits_machine, machine, order_machine
+from tests.machine.lane_plans import Plan, few_at_once, plans
 from tests.machine.mixed_life import MixedLife
 from tests.machine.test_machine import CELLS
-from tests.machine.test_progress import Plan, Run, few_at_once, plans
+from tests.machine.test_progress import Run
 
 BEGAN = datetime(2030, 1, 1, tzinfo=UTC)
 TICK = 0.007
