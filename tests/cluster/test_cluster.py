@@ -66,6 +66,7 @@ from expirebridge.task.calls.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.task.keys import InvalidKey, id_for_key, parse_key
 from expirebridge.task.partitions import PartitionLayout, slot_of_id
 from expirebridge.task.task import to_ms
+from expirebridge.urgent.calls import declare_urgent
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
 from tests.kit.steps import new
@@ -184,6 +185,7 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     have_series(tasks)
     group_some(tasks)
     have_limits(tasks)
+    have_urgent_ones(tasks)
     assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
     # Whoever adds a script must lead it through here.
     assert scripts_known_to(cluster.client) == SCRIPTS
@@ -493,6 +495,18 @@ def know_the_fleet(tasks: Tasks) -> None:
     tasks.settle("known", "succeeded")
     for listener in ("old", "new"):
         tasks.store.run(claiming.leave(listener))
+
+
+def have_urgent_ones(tasks: Tasks) -> None:
+    tasks.store.run(declare_urgent(["sms.hurry"], ["sms.wait"]))
+    for func, urgent in (("sms.wait", False), ("sms.wait", True), ("sms.hurry", False)):
+        tasks.bridge.make_task(func, [7], 0, id=f"{func}-{urgent}", urgent=urgent)
+    claimed = tasks.store.run(tasks.claim("urgent"))
+    ids = [task.id for task in claimed.tasks]
+    assert sorted(ids[:2]) == ["sms.hurry-False", "sms.wait-True"]
+    tasks.store.run(
+        claiming.settle([Settlement(id, "urgent", "succeeded") for id in ids], SETTINGS)
+    )
 
 
 def have_limits(tasks: Tasks) -> None:
