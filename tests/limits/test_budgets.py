@@ -199,6 +199,25 @@ def test_what_waits_in_a_lane_that_rests_holds_up_no_rate_before_it(
     assert taken(store) == ["d"]
 
 
+def test_a_sweep_brings_no_start_before_what_others_have_reserved(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(
+        store, [PER_KEY, ANSWERS], key_tokens=budget(100, HOUR),
+        answers={"starts": 1, "every": HOUR, "burst": 1},
+    )  # fmt: skip
+    make(store, "a", args='["k",10]')
+    make(store, "b", args='["k",60]')
+    assert taken(store) == ["a"]
+    assert taken(store) == []
+    store.run(declare_limits("bb", [("f llm.count", json.dumps([PER_KEY]).encode())]))
+    store.run(producing.make([new("d", -1, call=b'llm.count?["k",80]')]))
+    assert taken(store) == []
+    store.run(reconciling.sweep(Settings()))
+    assert taken_in(client, store, 3) == []
+    assert slots_of(client, "d") == ["key#tokens=k"]
+
+
 def test_what_waits_for_a_slot_has_paid_and_holds_up_no_rate(
     store: Store, client: redis.Redis
 ) -> None:
@@ -339,3 +358,17 @@ def test_several_rates_rest_and_the_task_is_first_in_each(
     assert lanes_that_rest(client) == {"key#tokens=k", "answers=k"}
     found = taken_in(client, store, 100)
     assert found[0] == "a"
+
+
+def test_what_costs_nothing_does_not_start_in_a_lane_that_rests(
+    store: Store, client: redis.Redis
+) -> None:
+    declare(store, [PER_KEY], key_tokens=budget(10, HOUR))
+    make(store, "a", args='["k",1]')
+    assert taken(store) == ["a"]
+    assert tell(store, "a", "busy", "key#tokens", delay=60) is Settled.DONE
+    make(store, "b", args='["k",0]')
+    assert taken(store) == []
+    age(client, 55)
+    assert taken(store) == []
+    assert "b" in taken_in(client, store, 10)

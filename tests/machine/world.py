@@ -11,7 +11,7 @@ from tests.kit.steps import PREFIX
 from tests.machine.model import LIMITED, Model, Modelled
 
 # Moves all that the database holds into the past: for every rule of expirebridge, time has passed.
-_AGE = """
+_AGE = r"""
 local ms = tonumber(ARGV[1])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -29,9 +29,14 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
       local moment = redis.call('HGET', name, field)
       if moment then redis.call('HSET', name, field, string.format('%.0f', moment - ms)) end
     end
-    local arrival, lane = string.match(redis.call('HGET', name, 'turn') or '', '^(%d+) (.*)$')
-    if arrival then
-      redis.call('HSET', name, 'turn', string.format('%.0f %s', arrival - 1000 * ms, lane))
+    -- Lines of these begin with an arrival, or with - for none; the first of `charged` is when it
+    -- started.
+    for _, field in ipairs({ 'turn', 'charged' }) do
+      local lines = redis.call('HGET', name, field)
+      local changed = lines and string.gsub('\n' .. lines, '\n(%d+)( ?)', function(moment, space)
+        return string.format('\n%.0f', moment - (space == '' and 1 or 1000) * ms) .. space
+      end)
+      if changed then redis.call('HSET', name, field, string.sub(changed, 2)) end
     end
     local replacement = string.find(name, ':task:') and redis.call('HGET', name, 'next')
     if replacement then

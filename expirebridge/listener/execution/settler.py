@@ -130,6 +130,9 @@ class Settler:
             self.close(item, code)
         if codes[-1] is Settled.GRANTED:
             self._wakeup.set()
+            await asyncio.sleep(
+                0
+            )  # the claim is sent before the next batch: slots are filled sooner
 
     async def _settle_then(self, batch: list[FinishedAttempt]) -> None:
         """Record attempts that have follow-ups; one whose follow-up cannot be made has failed."""

@@ -24,6 +24,7 @@ local holds_up = {}
 
 -- The hold that keeps a task back, as the name of a lane; or nil.
 local function hold_on(func, record)
+  if any_hold == false then return nil end
   if is_held('all') then return HOLD .. 'all' end
   if is_held('func ' .. func) then return HOLD .. 'func ' .. func end
   if not any_hold then return nil end
@@ -40,8 +41,11 @@ local decided = { entering = {}, queueing = {}, waiting = {}, ungranted = {} }
 -- Puts a task into lanes, and takes it out of others in which it had a slot: its limits may have changed since. It has
 -- no grant any longer. Returns these lanes as they are to be written into its record; nil if they are there.
 local function change_slots(id, record, lanes)
-  local had, former = record.slots, {}
-  for lane in string.gmatch(had or '', '[^\n]+') do former[lane] = true end
+  local had, former = record.slots, NONE
+  if had then
+    former = {}
+    for lane in string.gmatch(had, '[^\n]+') do former[lane] = true end
+  end
   for _, lane in ipairs(lanes) do
     append(decided.entering, lane, id)
     if former[lane] then

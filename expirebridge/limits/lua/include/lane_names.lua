@@ -8,17 +8,27 @@
 -- The limits of functions, and the lanes of tasks. The value of an argument in the name of a lane is read from JSON
 -- text: expirebridge/limits/values.py has the same.
 
+-- What a limit asks for: the places of a parameter's place, name and default in what a function declares of it.
+local LANE, TENANT, COST = 2, 5, 8
+local ASKED = { LANE, TENANT, COST }
+
 -- The limits of a function, or nil.
 local function limits_of(func)
   local name = 'f ' .. func
   if limits_read[name] == nil then
     local list, text = read_json(own_key('limits'), name)
     local well = list and list[1] ~= nil
-    for _, limit in ipairs(list or NONE) do
+    local lanes = {}
+    for i, limit in ipairs(list or NONE) do
       well = well and type(limit) == 'table' and type(limit[1]) == 'string'
       if well and type(limit[9]) == 'string' then list.has_costs = true end
+      for _, at in ipairs(well and ASKED or NONE) do
+        if type(limit[at + 1]) == 'string' then lanes = nil end
+      end
+      if well and lanes then lanes[i] = limit[1] end
     end
-    if well then list.text = text end
+    -- Where no argument is asked for, all tasks have the same `lanes`.
+    if well then list.text, list.lanes = text, lanes end
     limits_read[name] = well and list or false
   end
   return limits_read[name] or nil
@@ -123,10 +133,6 @@ local function value_of_lane(json)
   return value
 end
 
--- What a limit asks for: the places of a parameter's place, name and default in what a function declares of it.
-local LANE, TENANT, COST = 2, 5, 8
-local ASKED = { LANE, TENANT, COST }
-
 -- The JSON of the arguments for which limits ask, by their names. Second, true if the arguments cannot be read: nobody
 -- here can read those that are sealed, or that a codec encoded. Their producer wrote the values behind them.
 local function arguments_of(limits, args)
@@ -169,6 +175,7 @@ end
 -- The lanes of a task, in the order in which it takes its slots; by lane the tenant whose turn it takes; and its cost.
 -- Last, what its record is to keep of that if it waits: to find an argument behind others may take long.
 local function lanes_of(limits, record)
+  if limits.lanes then return limits.lanes, NONE, NONE end
   local args = record.args or string.match(record.call, '%?(.*)') or ''
   local fingerprint = (limits.has_costs or #args > 1000) and redis.sha1hex(limits.text .. '\n' .. args)
   if fingerprint then

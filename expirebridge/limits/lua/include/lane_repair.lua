@@ -84,14 +84,21 @@ local function fail_waiting(id, keep_failed)
     'waited longer than ' .. string.format('%.14g', longest / 1000) .. ' s for a slot of ' .. record.queue)
 end
 
--- Brings forward the starts that were granted before a rate was raised, or became nothing.
-local function bring_forward(lane, id)
+-- Brings forward the starts that were granted before a rate was raised, or became nothing; but not before what others
+-- have reserved there.
+local function bring_forward(lane, id, slots)
+  -- It may have its turn here, and await a start of the next rate.
+  if string.sub('\n' .. slots, -#lane - 1) ~= '\n' .. lane then return end
   local limit = limit_of(lane)
   -- One of an ordered lane was let go over a time by a hold.
   if limit and limit.ordered then return end
   local score = is_granted(id) and tonumber(redis.call('ZSCORE', state_set('pending'), id) or nil)
   if not score then return end
-  local start = limit and limit.interval and math.ceil(next_start(lane, limit, taken_by(id, lane, limit), 0) / 1000) or now
+  local start = now
+  if limit and limit.interval then
+    local takes = taken_by(id, lane, limit)
+    start = math.ceil(next_start(lane, limit, takes, reserved_in(lane, limit) - takes) / 1000)
+  end
   if score <= start + AHEAD then return end
   -- Its timer, too, unless another client has set that.
   local record = read(id)
@@ -135,7 +142,7 @@ local function mend_lane(lane, load, is_changed)
     elseif has and known[2] == 'waiting' and limit and limit.interval and waits_at_rest(known[3] or '') then
       drop_slot(id, known[1], lane)
     elseif has then
-      bring_forward(lane, id)
+      bring_forward(lane, id, known[1])
     else
       append(gone.lane, lane, id)
       touched[lane] = true

@@ -227,6 +227,8 @@ end
 
 -- The microsecond at which a start of a rate may be that takes so many, behind others that have reserved theirs.
 local function next_start(lane, limit, takes, before)
+  -- What costs nothing starts no sooner in a lane that rests.
+  if takes < limit.interval and rests(lane) then takes = limit.interval end
   return math.max(now_us, arrival_of(lane, limit) + before + takes - limit.span)
 end
 

@@ -15,7 +15,7 @@
 -- on on_anew 20 keep_begun
 
 -- The part of limits in attempts that have ended, and in tasks that start anew.
-local LANE_FIELDS = { 'waited', 'slots', 'lanes', 'charged' }
+local LANE_FIELDS = { 'waited', 'slots' }
 
 -- Lets a lane of a rate rest until the millisecond in which this task is due again. Afterwards its tasks start at the
 -- rate: a burst is what was not used before.
@@ -54,7 +54,8 @@ end
 -- that is to rest; `<limit>+<n>` for what it has spent of a budget. Returns the lanes that rest, as a set.
 local function read_told(id, record, told, delay)
   local limits = limits_of(string.match(record.call, '^[^?]*')) or NONE
-  record.args = redis.call('HGET', record_key(id), 'args') or nil
+  local more = redis.call('HMGET', record_key(id), 'args', 'lanes', 'charged')
+  record.args, record.lanes, record.charged = more[1] or nil, more[2] or nil, more[3] or nil
   local lanes, resting = lanes_of(limits, record), {}
   for word in string.gmatch(told, '[^,]+') do
     local name, spent = string.match(word, '^(.*)%+(%d+)$')
@@ -86,8 +87,9 @@ end
 
 -- It comes again before all others of the lanes.
 local function put_first(id, record)
+  if not record.resting then return end
   local lines = {}
-  for lane in pairs(record.resting or NONE) do lines[#lines + 1] = '- ' .. lane end
+  for lane in pairs(record.resting) do lines[#lines + 1] = '- ' .. lane end
   if lines[1] and record.state == 'pending' then
     redis.call('HSET', record_key(id), 'turn', table.concat(lines, '\n'))
   end
@@ -97,11 +99,13 @@ end
 local function free_slots(tasks)
   for _, task in ipairs(tasks) do
     local id, slots = task[1], task[3].slots
-    for lane in string.gmatch(slots or '', '[^\n]+') do
-      append(gone.lane, lane, id)
-      touched[lane] = true
+    if slots then
+      for lane in string.gmatch(slots, '[^\n]+') do
+        append(gone.lane, lane, id)
+        touched[lane] = true
+      end
+      redis.call('HDEL', record_key(id), 'slots', 'tenant')
     end
-    if slots then redis.call('HDEL', record_key(id), 'slots', 'tenant') end
   end
 end
 
