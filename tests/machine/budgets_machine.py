@@ -596,6 +596,13 @@ class BudgetsMachine(RuleBasedStateMachine):
             words.insert(0, "!")
         self._settle(id, token, outcome, delay, words)
 
+    @precondition(lambda self: self.runs)
+    @rule(back=st.integers(0, 4), delay=delays)
+    def decline(self, back: int, delay: int) -> None:
+        """An attempt that did no work is not to be charged."""
+        id, token = self.runs.pop(-1 - back % len(self.runs))
+        self._settle(id, token, "snoozed", delay, ["!"])
+
     def _settle(self, id: str, token: str, outcome: str, delay: int, words: list[str]) -> None:
         before = self.found = Moment(self.client)
         record = before.records.get(id)
