@@ -17,7 +17,7 @@ local STATES = { a0 = 'pending', w0 = 'waiting', h0 = 'paused', r0 = 'running', 
 local TEXTS = { 'args', 'error', 'result', 'history', 'nonce', 'tags', 'unfit', 'slots', 'waited', 'late', 'tenant',
   'queue', 'retry', 'trace', 'misfire', 'after', 'then', 'settled', 'next', 'tick', 'first', 'snoozes', 'left', 'parked',
   'rearm', 'due', 'attempt', 'lapses', 'unknown', 'made', 'ttl', 'timeout',
-  'on_signal', 'passed', 'lost', 'signal', 'signalled', 'urgent' }
+  'lanes', 'charged', 'spent', 'turn', 'on_signal', 'passed', 'lost', 'signal', 'signalled', 'urgent' }
 for id, state in pairs(STATES) do
   local key, fields = P .. 'task:' .. id, { 'call', 'mail.send?@' }
   for _, name in ipairs(TEXTS) do fields[#fields + 1], fields[#fields + 2] = name, T end

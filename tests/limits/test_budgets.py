@@ -1,6 +1,7 @@
 """Budgets in the scripts: what tasks cost, several rates of one task, and what an attempt spent."""
 
 import json
+from itertools import count
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.machine.world import age
 pytestmark = pytest.mark.servers("oldest")
 
 PREFIX = "expirebridge:"
+PLACES = count()
 MINUTE, HOUR = 60_000_000, 3_600_000_000
 PER_KEY = ["key#tokens", 0, "key", None, None, None, None, 1, "tokens", 7]
 """The tokens of a key; a task without the argument costs 7."""
@@ -37,9 +39,9 @@ def declare(store: Store, entries: list[object], **limits: dict[str, object]) ->
 
 
 def make(store: Store, *ids: str, args: str) -> None:
-    """Make tasks that are due, each a millisecond before the next."""
-    for place, id in enumerate(ids):
-        store.run(producing.make([new(id, place - 1000, call=f"llm.ask?{args}".encode())]))
+    """Make tasks that are due, each a millisecond before the next, and before all made later."""
+    for id in ids:
+        store.run(producing.make([new(id, next(PLACES) - 10_000, call=f"llm.ask?{args}".encode())]))
 
 
 def taken(store: Store, token: str = "t") -> list[str]:
@@ -372,3 +374,59 @@ def test_what_costs_nothing_does_not_start_in_a_lane_that_rests(
     age(client, 55)
     assert taken(store) == []
     assert "b" in taken_in(client, store, 10)
+
+
+# What another client wrote
+
+WRITTEN = [
+    "", "\n", "-", "nan", "-1", "1e400", "x key#tokens=k", "nan key#tokens=k\n- answers=k",
+    "-1e9 key#tokens=k",
+    "\t\tnan", "key#tokens=k\t\tnan", "key#tokens=k\t\t-5\nanswers=k\t\t\nmore\t\t1",
+    "1 2 3\n" * 2000, "\nkey#tokens=k\t\t" + "9" * 400,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("name", ["lanes", "charged", "spent", "turn"])
+def test_no_script_stops_at_what_another_client_wrote(
+    store: Store, client: redis.Redis, name: str, written: str
+) -> None:
+    declare(
+        store, [PER_KEY, ANSWERS], key_tokens=budget(100, HOUR),
+        answers={"starts": 60, "every": MINUTE, "burst": 1},
+    )  # fmt: skip
+    make(store, "a", "b", "c", args='["k",40]')
+    assert taken(store) == ["a"]
+    known = field(client, "b", "lanes").split("\n")[0]
+    # What is not theirs, and what begins as if it were.
+    begins = {"lanes": f"{known}\n", "charged": f"{field(client, 'a', 'started')}\n0 "}
+
+    def write(value: str) -> None:
+        for id in "abc":
+            client.hset(f"{PREFIX}task:{id}", name, value)
+        client.zrem(f"{PREFIX}rates", "key#tokens=k")
+
+    for value in (begins.get(name, "") + written, written):
+        write(value)
+        taken(store)
+        store.run(reconciling.sweep(Settings()))
+        write(value)
+        for id in "abc":
+            for token in ("t", "another"):
+                settle(store, Settlement(id, token, "snoozed", 1, "", "!,key#tokens+1,answers"))
+
+
+@pytest.mark.parametrize("amount", [1, 1_000_000_000])
+def test_a_debt_of_many_years_stops_no_script(
+    store: Store, client: redis.Redis, amount: int
+) -> None:
+    declare(store, [PER_KEY], key_tokens=budget(1, 100 * 365 * 24 * HOUR))
+    make(store, "a", args='["k",1]')
+    assert taken(store) == ["a"]
+    for _ in range(2):
+        tell(store, "a", "succeeded", f"key#tokens+{amount}", token="lost")
+    make(store, "b", "c", args='["k",1]')
+    assert taken(store) == []
+    store.run(reconciling.sweep(Settings()))
+    make(store, "d", args='["other",1]')
+    assert taken(store) == ["d"]

@@ -160,16 +160,17 @@ local function cost_of(json, default)
   return cost and cost >= 0 and math.ceil(cost) or nil
 end
 
--- What was found before, and is in the record of a task that has waited: it begins with a fingerprint.
-local function known_lanes(text, fingerprint)
+-- What was found before, and is in the record of a task that has waited: it begins with a fingerprint. Nil if it is
+-- other than that, or has not a line for each of so many limits.
+local function known_lanes(text, fingerprint, number)
   local lanes, tenants, costs = {}, {}, {}
   if string.sub(text or '', 1, #fingerprint + 1) ~= fingerprint .. '\n' then return nil, nil, nil end
-  for lane, tenant, cost in string.gmatch(text, '\n([^\t\n]*)\t([^\t\n]*)\t([^\n]*)') do
+  for lane, tenant, cost in string.gmatch(text, '\n([^\t\n]*)\t([^\t\n]*)\t(%d*)') do
     lanes[#lanes + 1] = lane
     tenants[lane] = string.match(tenant, '^=(.*)')
     costs[lane] = tonumber(cost)
   end
-  return lanes, tenants, costs
+  return #lanes == number and lanes or nil, tenants, costs
 end
 
 -- The lanes of a task, in the order in which it takes its slots; by lane the tenant whose turn it takes; and its cost.
@@ -179,7 +180,7 @@ local function lanes_of(limits, record)
   local args = record.args or string.match(record.call, '%?(.*)') or ''
   local fingerprint = (limits.has_costs or #args > 1000) and redis.sha1hex(limits.text .. '\n' .. args)
   if fingerprint then
-    local lanes, tenants, costs = known_lanes(record.lanes, fingerprint)
+    local lanes, tenants, costs = known_lanes(record.lanes, fingerprint, #limits)
     if lanes then return lanes, tenants, costs, record.lanes end
   end
   local lanes, tenants, costs, words = {}, NONE, NONE, { fingerprint }
