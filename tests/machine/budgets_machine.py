@@ -280,18 +280,20 @@ class Charge:
 
 @dataclass
 class Ledger:
-    """What was charged in a lane, since its numbers were changed."""
+    """What was charged in a lane."""
 
     charges: list[Charge] = field(default_factory=list)
-    latest: list[tuple[float, set[tuple[str, str]]]] = field(default_factory=list)
-    """The arrivals that charges have brought, in time that has passed, and by which attempts."""
+    """Since its numbers were changed."""
+    latest: list[tuple[float, dict[tuple[str, str], int]]] = field(default_factory=list)
+    """The arrivals that charges have brought, in time that has passed; and by which attempts, with
+    the microseconds that each was charged."""
 
-    def note(self, arrival: float, by: tuple[str, str] | None) -> None:
+    def note(self, arrival: float, by: tuple[str, str] | None, takes: int = 0) -> None:
         """Note what the last charge has brought."""
-        if self.latest and self.latest[-1][0] == arrival:
-            self.latest[-1][1].update([by] if by else [])
-        else:
-            self.latest.append((arrival, {by} if by else set()))
+        if not self.latest or self.latest[-1][0] != arrival:
+            self.latest.append((arrival, {}))
+        if by:
+            self.latest[-1][1][by] = takes
 
     def check_windows(self, span: int) -> None:
         """Fail if more was charged than the rate allows, from any charge to any start."""
@@ -443,7 +445,8 @@ class BudgetsMachine(RuleBasedStateMachine):
     def change_limits(self, numbers: Numbers) -> None:
         self.store.run(declare_limits("dd", numbers.declaration()))
         self.numbers, self.is_served = numbers, False
-        self.ledgers.clear()
+        for ledger in self.ledgers.values():
+            ledger.charges.clear()
         self._risk([*self.found.lanes])
 
     def _beat(self) -> None:
@@ -480,7 +483,7 @@ class BudgetsMachine(RuleBasedStateMachine):
         """Fail unless each that began was charged once for all of its rates, and turns were."""
         least: dict[str, int] = defaultdict(int)
         most: dict[str, int] = defaultdict(int)
-        arrivals: dict[str, list[tuple[float, tuple[str, str] | None]]] = defaultdict(list)
+        arrivals: dict[str, list[tuple[float, tuple[str, str] | None, int]]] = defaultdict(list)
         for task in claimed.tasks:
             rates = rates_in(before.records[task.id]["call"], self.numbers)
             turns = turns_of(before.records[task.id])
@@ -497,7 +500,7 @@ class BudgetsMachine(RuleBasedStateMachine):
                     least[lane] += takes
                 at = claimed.now_us + self.clock
                 self.ledgers[lane].charges.append(Charge(at, takes, True, (task.id, token)))
-                arrivals[lane].append((charged[lane][0] + self.clock, (task.id, token)))
+                arrivals[lane].append((charged[lane][0] + self.clock, (task.id, token), takes))
             if turns:
                 self._risk(rates)
         for id, record in after.records.items():
@@ -507,7 +510,7 @@ class BudgetsMachine(RuleBasedStateMachine):
                 if paid not in {had.get(lane), "-"}:
                     least[lane] += rates[lane]
                     most[lane] += rates[lane]
-                    arrivals[lane].append((float(paid) + self.clock, None))
+                    arrivals[lane].append((float(paid) + self.clock, None, 0))
                 if lane not in had:
                     self._risk([lane])
         for lane in self._lanes():
@@ -521,8 +524,8 @@ class BudgetsMachine(RuleBasedStateMachine):
                 lane, after, least=free + least[lane],
                 most=max(before.arrival(lane), claimed.now_us) + most[lane],
             )  # fmt: skip
-            for arrival, by in sorted(arrivals[lane], key=lambda one: one[0]):
-                self.ledgers[lane].note(arrival, by)
+            for arrival, by, takes in sorted(arrivals[lane], key=lambda one: one[0]):
+                self.ledgers[lane].note(arrival, by, takes)
             self.ledgers[lane].check_windows(pace.span)
 
     def _check_parked(self, id: str, before: Moment, after: Moment) -> None:
@@ -654,15 +657,14 @@ class BudgetsMachine(RuleBasedStateMachine):
     def _taken_back(self, lane: str, id: str, token: str, before: Moment) -> float:
         """The arrival of a lane once the charge of an attempt that did no work is taken back."""
         ledger = self.ledgers[lane]
-        arrival, by = ledger.latest[-1] if ledger.latest else (0.0, set())
-        own = [charge for charge in ledger.charges if charge.by == (id, token)]
-        if (id, token) not in by or before.score(lane) + self.clock != arrival or not own:
+        arrival, by = ledger.latest[-1] if ledger.latest else (0.0, {})
+        if (id, token) not in by or before.score(lane) + self.clock != arrival:
             return before.score(lane)
-        by.discard((id, token))
-        if own[0].takes:
+        takes = by.pop((id, token))
+        if takes:
             ledger.latest.pop()
-        ledger.charges.remove(own[0])
-        return before.score(lane) - own[0].takes
+        ledger.charges = [each for each in ledger.charges if each.by != (id, token)]
+        return before.score(lane) - takes
 
     @precondition(lambda self: self.runs)
     @rule(number=st.integers(1, 5))
