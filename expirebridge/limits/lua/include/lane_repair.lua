@@ -127,6 +127,7 @@ local function waits_at_rest(lane) return not (limit_of(lane) or NONE).interval 
 -- Removes ids that do not have a slot by their records, and serves the queue. `load` is how many tasks the lane has, as
 -- was noted; `is_changed` after a change of limits.
 local function mend_lane(lane, load, is_changed)
+  local stay = {}
   for _, id in ipairs(change_lane('SRANDMEMBER', lane_key(lane), MEMBERS_AT_ONCE)) do
     local known = redis.pcall('HMGET', record_key(id), 'slots', 'state', 'queue')
     local is_over = FINISHED[known[2]] and not (known[2] == 'failed' and (limit_of(lane) or {}).blocks)
@@ -142,13 +143,15 @@ local function mend_lane(lane, load, is_changed)
     elseif has and known[2] == 'waiting' and limit and limit.interval and waits_at_rest(known[3] or '') then
       drop_slot(id, known[1], lane)
     elseif has then
-      bring_forward(lane, id, known[1])
+      stay[#stay + 1] = { id, known[1] }
     else
       append(gone.lane, lane, id)
       touched[lane] = true
       mended = mended + 1
     end
   end
+  write_leaving() -- what these had reserved is free
+  for _, one in ipairs(stay) do bring_forward(lane, one[1], one[2]) end
   local waiting = count_queue(lane)
   if tonumber(load) ~= count_slots(lane) + waiting and not touched[lane] then
     touched[lane] = true
