@@ -214,17 +214,20 @@ class Moment(Lanes):
         return self.now * 1e6
 
     def score(self, lane: str) -> float:
-        return self.sets["rates"].get(lane, 0.0) * 1.0
+        return self.sets["rates"].get(lane, 0.0)
 
-    def rest(self, lane: str) -> float:
+    def rests_until(self, lane: str) -> float:
+        """Until when nothing starts in a lane; 0 if it does not rest."""
         return self.score(f"rest {lane}")
 
-    def arrival(self, lane: str) -> float:
+    def arrival(self, lane: str, pace: Pace) -> float:
         """When all that the lane has given is made good."""
-        return max(self.score(lane), self.rest(lane))
+        return max(self.score(lane), self.after_rest(lane, pace))
 
-    def is_at_rest(self, lane: str, pace: Pace) -> bool:
-        return self.rest(lane) + pace.takes(1) - pace.span > self.us
+    def after_rest(self, lane: str, pace: Pace) -> float:
+        """The arrival that follows from a rest: nothing of a burst is left then."""
+        until = self.rests_until(lane)
+        return until + pace.span - pace.takes(1) if until else 0.0
 
     def last_slot(self, id: str) -> str | None:
         slots = self.slots(id)
@@ -366,7 +369,9 @@ class BudgetsMachine(RuleBasedStateMachine):
 
     def _check_arrival(self, lane: str, after: Moment, *, least: float, most: float) -> None:
         """Fail unless a lane's arrival is between two values, both in the server's time."""
-        arrival = max(after.arrival(lane), after.us)
+        pace = self.numbers.pace_of(lane)
+        assert pace is not None
+        arrival = max(after.arrival(lane, pace), after.us)
         found = (lane, least, arrival, most, self.found.us, after.us)
         assert max(least, self.found.us) - 1 <= arrival, ("was charged too little", found)
         assert arrival <= max(most, after.us) + 1, ("was charged too much", found)
@@ -379,9 +384,10 @@ class BudgetsMachine(RuleBasedStateMachine):
                 continue
             # A rate whose numbers were changed may have been further ahead than its burst.
             least = max(
-                min(self.found.score(lane), self.found.us + pace.span), self.found.rest(lane)
+                min(self.found.score(lane), self.found.us + pace.span),
+                self.found.after_rest(lane, pace),
             )
-            self._check_arrival(lane, after, least=least, most=self.found.arrival(lane))
+            self._check_arrival(lane, after, least=least, most=self.found.arrival(lane, pace))
 
     # Producers
 
@@ -492,8 +498,7 @@ class BudgetsMachine(RuleBasedStateMachine):
             for lane, takes in rates.items():
                 pace = self.numbers.pace_of(lane)
                 assert pace is not None
-                rests_until = before.rest(lane) + pace.takes(1) - pace.span
-                assert rests_until <= claimed.now_us, (task.id, lane, "rests")
+                assert before.rests_until(lane) <= claimed.now_us, (task.id, lane, "rests")
                 most[lane] += takes
                 # One that has paid, and none was charged since, is not charged again.
                 if turns.get(lane) != f"{before.score(lane):.0f}":
@@ -519,10 +524,10 @@ class BudgetsMachine(RuleBasedStateMachine):
                 continue
             # Of a raised rate the arrival may have been too far ahead.
             score = min(before.score(lane), claimed.now_us + pace.span)
-            free = max(score, before.rest(lane), claimed.now_us)
+            free = max(score, before.after_rest(lane, pace), claimed.now_us)
             self._check_arrival(
                 lane, after, least=free + least[lane],
-                most=max(before.arrival(lane), claimed.now_us) + most[lane],
+                most=max(before.arrival(lane, pace), claimed.now_us) + most[lane],
             )  # fmt: skip
             for arrival, by, takes in sorted(arrivals[lane], key=lambda one: one[0]):
                 self.ledgers[lane].note(arrival, by, takes)
@@ -543,7 +548,7 @@ class BudgetsMachine(RuleBasedStateMachine):
             assert {*rates} <= {*turns_of(after.records[id])}, (id, "lost its turn")
             assert not {*rates} & {*slots}, id
         else:
-            rests = after.is_at_rest(queue, pace)
+            rests = after.rests_until(queue) > after.us + pace.span - 1e5
             assert rests or {*rates} <= {*slots}, (id, "lost its reservations")
             if self.is_served and queue in before.slots(id):
                 assert id in self.at_risk[queue], (id, queue, "its reservation was used up")
@@ -633,8 +638,8 @@ class BudgetsMachine(RuleBasedStateMachine):
                 start = self._taken_back(lane, id, token, before)
                 if start != before.score(lane):
                     self._risk([lane])
-            least = most = max(start, before.rest(lane))
-            least = max(min(start, before.us + pace.span), before.rest(lane))
+            most = max(start, before.after_rest(lane, pace))
+            least = max(min(start, before.us + pace.span), before.after_rest(lane, pace))
             if lane in spent:
                 takes = pace.spent(spent[lane])
                 at = after.us + self.clock
