@@ -187,7 +187,7 @@ def test_what_waits_in_a_lane_that_rests_holds_up_no_rate_before_it(
     )  # fmt: skip
     store.run(declare_limits("bb", [("f llm.count", json.dumps([PER_KEY]).encode())]))
     make(store, "a", "b", args='["k",20]')
-    make(store, "c", args='["k",30]')
+    store.run(producing.make([new("c", -1, call=b'llm.ask?["k",30]')]))
     assert taken(store) == ["a"]
     store.run(producing.make([new("d", -1, call=b'llm.count?["k",51]')]))
     assert taken(store) == taken(store) == []
@@ -288,6 +288,8 @@ def test_a_debt_that_is_soon_paid_takes_no_reservation(
     tell(store, "a", "succeeded", f"key#tokens+{spent}")
     age(client, 2)
     assert taken(store) == []
+    assert ("answers=k" in slots_of(client, "b")) is keeps
+    store.run(reconciling.sweep(Settings()))
     assert ("answers=k" in slots_of(client, "b")) is keeps
 
 

@@ -122,7 +122,10 @@ local function has_given_up(id, lane)
 end
 
 -- True if what waits in a lane for the start of another rate cannot have that soon: then it holds up no rate before it.
-local function waits_at_rest(lane) return not (limit_of(lane) or NONE).interval or rests(lane) end
+local function waits_at_rest(lane)
+  local limit = limit_of(lane) or NONE
+  return not limit.interval or rests(lane, limit.span)
+end
 
 -- Removes ids that do not have a slot by their records, and serves the queue. `load` is how many tasks the lane has, as
 -- was noted; `is_changed` after a change of limits.
