@@ -60,7 +60,7 @@ def all_of(most: int, kind: str = "plain") -> Fields:
     limits, numbers = KINDS[kind]
     return [
         ("f mail.send", b"[%s]" % limits), ("l all", numbers % most),
-        ("l pace", b'{"interval":1,"burst":1000000}'), ("l wide", b'{"most":50}'),
+        ("l pace", b'{"starts":1,"every":1,"burst":1000000}'), ("l wide", b'{"most":50}'),
     ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ KINDS = {
 def declare(store: Store, kind: str) -> None:
     limits, numbers = KINDS[kind]
     functions = [(f"f {func}", b"[%s]" % limits) for func in ("live.run", "gone.run")]
-    others = [("l pace", b'{"interval":3600000000,"burst":1}'), ("l each", b'{"most":9}')]
+    others = [("l pace", b'{"starts":1,"every":3600000000,"burst":1}'), ("l each", b'{"most":9}')]
     store.run(declare_limits("dd", [*functions, ("l all", numbers), *others]))
 
 
