@@ -18,7 +18,7 @@ NOW = datetime(2026, 5, 1, tzinfo=UTC)
 FULL = Task(
     id="a", func="mail.send", args=["first"], key=b"", state=State.FAILED, due=NOW, created=NOW,
     attempt=3, tags=("red",), started=NOW, ended=NOW, result="its result", error="its error",
-    after="b", then="c", in_clear=("error",), on_signal="mail.answer",
+    after="b", then="c", in_clear=("error",), on_signal="mail.answer", urgent=True,
 )  # fmt: skip
 
 
