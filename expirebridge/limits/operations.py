@@ -80,7 +80,7 @@ class LimitOperations(HoldingOperations):
                     "them, use hold"
                 )
             case limits.replies.SetLimit.IMPOSSIBLE:
-                raise InvalidTask(f"number={number}: {limit!r} can have {_NUMBERS}")
+                raise InvalidTask(f"number={number}: {limit!r} takes {_NUMBERS}")
 
     def weight(self, limit: str, tenant: object, weight: float) -> Steps[None]:
         """Give a tenant of a fair limit so many turns for each one of the others.

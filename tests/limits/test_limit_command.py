@@ -73,7 +73,7 @@ def test_as_json(url: str) -> None:
         (["all"], "give either number or declared"),
         (["all", "5", "--declared"], "give either number or declared, not both"),
         (["all", "0"], "number=0: a whole number, 1 to 1,000,000"),
-        (["all", "1000001"], "number=1000001: 'all' can have a whole number, 1 to 1,000,000"),
+        (["all", "1000001"], "number=1000001: 'all' takes a whole number, 1 to 1,000,000"),
         (["all", "9" * 30], "number='999"),
         (["all", "1.5"], "number='1.5': a whole number"),
         (["all", "many"], "number='many': a whole number"),

@@ -104,6 +104,7 @@ ON_OCCASIONS = {
         "functions",
         "series",
         "limits",
+        "numbers",
         "holds",
         "groups",
         "keys",

@@ -60,6 +60,7 @@ def test_the_public_names_are_these() -> None:
     assert expirebridge.__all__ == [
         "AsyncBridge",
         "Bridge",
+        "Budget",
         "Busy",
         "Call",
         "Change",
@@ -112,6 +113,7 @@ def test_the_public_names_are_these() -> None:
         "ServerReadOnly",
         "ServerUnreachable",
         "ServerUnsuitable",
+        "SetNumber",
         "Settings",
         "Signal",
         "SlotMoving",

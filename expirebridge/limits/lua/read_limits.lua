@@ -20,10 +20,10 @@ local function count_of(result) return type(result) == 'number' and result or 0 
 
 local numbers, found = {}, list_of(redis.pcall('HGETALL', own_key('numbers')))
 for i = 1, #found, 2 do
-  local name, own = string.match(found[i], '^([^ ]*)(.*)$')
+  local name = string.match(found[i], '^[^ ]*')
   numbers[#numbers + 1] = found[i]
   numbers[#numbers + 1] = found[i + 1]
-  numbers[#numbers + 1] = judge_number(name, own ~= '', found[i + 1])
+  numbers[#numbers + 1] = judge_number(name, name ~= found[i], found[i + 1])
 end
 
 local reply = { list_of(redis.pcall('HGETALL', own_key('limits'))), numbers }

@@ -72,7 +72,8 @@ end
 -- if it had no turn there: one that had is the first there.
 local function turn_in(lane, record)
   if not record.turn then return nil end
-  for paid, other in string.gmatch(record.turn, '(%S+) ([^\n]*)') do
+  for line in string.gmatch(record.turn, '[^\n]+') do
+    local paid, other = string.match(line, '^(%S+) (.*)$')
     if other == lane then return paid end
   end
   return nil

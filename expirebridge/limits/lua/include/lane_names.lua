@@ -155,7 +155,7 @@ end
 
 -- What a budget takes, from the JSON of its argument; nil if nobody can read it.
 local function cost_of(json, default)
-  local cost = not json and default or json and string.match(value_of_lane(json), '^%d+%.?%d*$')
+  local cost = not json and default or json and string.match(value_of_lane(json), '^[%d.]+$')
   cost = tonumber(cost or nil)
   return cost and cost >= 0 and math.ceil(cost) or nil
 end

@@ -42,8 +42,9 @@ end
 local function take_back_charges(record)
   local started, charges = string.match(record.charged or '', '^(%S+)\n(.*)$')
   if not started or started ~= record.started then return end -- those of an attempt before
-  for arrival, takes, lane in string.gmatch(charges, '(%d+) (%d+) ([^\n]*)') do
-    if tonumber(arrival) == rate_score(lane) then
+  for line in string.gmatch(charges, '[^\n]+') do
+    local arrival, takes, lane = string.match(line, '^(%d+) (%d+) (.*)$')
+    if arrival and tonumber(arrival) == rate_score(lane) then
       change_lane('ZADD', own_key('rates'), string.format('%.0f', arrival - takes), lane)
       touched[lane] = true
     end
