@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,13 @@ RATED = Fault(
     "some are cancelled",
     promise="in no time t more than 5 + t / 1 s are claimed",
 )
+BUDGETED = Fault(
+    name="listeners are killed while tasks wait for a budget, two rates and a slot",
+    injected="60 tasks of 2 keys and 3 users wait for tokens, starts and 4 slots; 30 others share "
+    "the tokens and the slots",
+    promise="no lane gives more than burst + rate * t in any time t, none stands still while "
+    "somebody waits in it, and all run",
+)
 ORDERED = Fault(
     name="listeners are killed while tasks run in order",
     injected=f"{ENTITIES} entities of {STEPS} tasks, a third of which raise once; the listeners "
@@ -134,20 +141,25 @@ LOOK = """
 local lane, lost = KEYS[1], {}
 local ids = redis.call('SMEMBERS', 'expirebridge:lane:' .. lane)
 for _, id in ipairs(ids) do
-  local runs = redis.call('HGET', 'expirebridge:task:' .. id, 'state') == 'running'
-  if not runs and not redis.call('ZSCORE', 'expirebridge:grants', id) then lost[#lost + 1] = id end
+  local state = redis.call('HGET', 'expirebridge:task:' .. id, 'state')
+  if not (state == 'running' or state == 'waiting' and ARGV[1] == 'others')
+    and not redis.call('ZSCORE', 'expirebridge:grants', id) then lost[#lost + 1] = id end
 end
 return { #ids, redis.call('ZCARD', 'expirebridge:queue:' .. lane),
   redis.call('SISMEMBER', 'expirebridge:unserved', lane), lost }
 """
 """How many have a slot in a lane, and how many wait in it; whether the next claim is to serve it;
-who has a slot without running, or being granted it. All are of one moment between two scripts."""
+who has a slot without running, or being granted it, or if there are others, waiting in those. All
+are of one moment between two scripts."""
 
 
 @contextmanager
-def looking(client: redis.Redis, lane: str) -> Iterator[list[int]]:
+def looking(
+    client: redis.Redis, lane: str, most: int | None = SLOTS, *, others: bool = False
+) -> Iterator[list[int]]:
     """Look at a lane again and again, as long as the block takes: none has too many slots, and
-    while one is free nobody waits whom no claim will serve.
+    while one is free nobody waits whom no claim will serve. Without `most` it is one of a rate: a
+    start is granted to somebody as long as others wait. `others`: its tasks have other lanes, too.
 
     Gives a list with how many waited at each look.
     """
@@ -158,11 +170,13 @@ def looking(client: redis.Redis, lane: str) -> Iterator[list[int]]:
     def look_often() -> None:
         try:
             while not over.wait(LOOK_EACH):
-                slots, waiting, is_left, lost = look(keys=[lane])
+                slots, waiting, is_left, lost = look(
+                    keys=[lane], args=["others" if others else "alone"]
+                )
                 waited.append(waiting)
-                if slots > SLOTS:
+                if most is not None and slots > most:
                     wrong.append(("too many have a slot", slots))
-                if slots < SLOTS and waiting and not is_left:
+                if slots < (most or 1) and waiting and not is_left:
                     wrong.append(("a slot is free, and nobody has it who waits", (slots, waiting)))
                 if lost:
                     wrong.append(("a slot is of a task that neither runs nor is to run", lost))
@@ -176,8 +190,7 @@ def looking(client: redis.Redis, lane: str) -> Iterator[list[int]]:
     finally:
         over.set()
         thread.join()
-    assert not wrong, wrong[:3]
-    assert max(waited, default=0) > 0, "it was never looked at while tasks waited"
+    assert not wrong, (lane, wrong[:3])
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
@@ -200,6 +213,7 @@ def test_no_lane_has_more_than_its_slots(
         free = make_free(bridge, history, begin)
         with looking(client, LANE) as waited, killing([listeners], history, chance) as killed:
             until_finished(bridge, within=WITHIN)
+    assert max(waited, default=0) > 0, "it was never looked at while tasks waited"
     # Of many, the server forgets those that succeeded first.
     verdict = judge(
         FLOODED, server, bridge, history, lease=LEASE, times=len(killed), may_forget=IS_LARGE
@@ -347,11 +361,97 @@ def test_a_rate_is_never_exceeded(
         if entry.started
     )
     assert len(claims) >= RATE_TASKS - len(RATE_CANCELLED)
-    for first, begin in enumerate(claims):
-        for last, end in enumerate(claims[first:], start=first):
+    check_windows([(at, 1) for at in claims], BURST, 1 / INTERVAL)
+
+
+def check_windows(claims: Sequence[tuple[int, int]], burst: int, rate: float) -> None:
+    """Fail if in any time more begins than a burst, and what the rate gives in each ms.
+
+    Each of the claims is the ms at which it was made, and what it cost.
+    """
+    claims = sorted(claims)
+    for first, (begin, _) in enumerate(claims):
+        spent = 0
+        for end, cost in claims[first:]:
+            spent += cost
             # Both times are cut off to ms.
-            allowed = BURST + (end - begin + 1) / INTERVAL
-            assert last - first + 1 <= allowed, [each - claims[0] for each in claims]
+            assert spent <= burst + (end - begin + 1) * rate, (begin, end, spent, claims)
+
+
+KEYS, USERS = ("a", "b"), ("x", "y", "z")
+COSTS = (0, 20, 60, 150, 700)
+"""What tasks cost; 700 is more than the burst, which it takes."""
+LANES = {
+    "model": 4, "tokens=a": None, "tokens=b": None, "asked=a": None, "asked=b": None,
+    "user=x": None, "user=y": None, "user=z": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_no_rate_of_several_is_exceeded_and_none_stands_still(
+    server: EmbeddedServer,
+    client: redis.Redis,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    print_later: Callable[[str], None],
+    round: int,
+) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners, ExitStack() as looks:
+        for _ in range(3):
+            listeners.start()
+        tasks = make_asked(bridge, history, chance)
+        waited = {
+            lane: looks.enter_context(looking(client, lane, most, others=True))
+            for lane, most in LANES.items()
+        }
+        with killing([listeners], history, chance) as killed:
+            until_finished(bridge, within=WITHIN)
+    most = {lane: max(counts) for lane, counts in waited.items()}
+    assert sum(most[lane] > 0 for lane in LANES) > 2, f"few of the lanes were full: {most}"
+    verdict = judge(BUDGETED, server, bridge, history, lease=LEASE, times=len(killed))
+    assert verdict.sound, str(verdict)
+    spent, asked, users = (defaultdict[str, list[tuple[int, int]]](list) for _ in range(3))
+    for task in filter(None, (bridge.get(task.id) for task in tasks)):
+        for claim in {to_ms(entry.started) for entry in task.history if entry.started}:
+            spent[task.kwargs["key"]].append((claim, min(task.args[1], 600)))
+            if "user" in task.kwargs:
+                asked[task.kwargs["key"]].append((claim, 1))
+                users[task.kwargs["user"]].append((claim, 1))
+    for claims in spent.values():
+        check_windows(claims, 600, 0.6)
+    for claims in asked.values():
+        check_windows(claims, 3, 0.004)
+    for claims in users.values():
+        check_windows(claims, 2, 0.003)
+    print_later(
+        f"{len(tasks)} tasks of up to three rates and a limit, {len(killed)} listeners killed; "
+        f"most that waited: {most}"
+    )
+
+
+def make_asked(bridge: Bridge, history: Writer, chance: random.Random) -> list[Task]:
+    """Make tasks that have up to three rates, and such as share one of them, in any order."""
+    items = [
+        {
+            "func": "limited.ask",
+            "args": [0.05, chance.choice(COSTS)],
+            "kwargs": {"key": chance.choice(KEYS), "user": chance.choice(USERS)},
+        }
+        for _ in range(60)
+    ] + [
+        {
+            "func": "limited.count",
+            "args": [0.05, chance.choice(COSTS)],
+            "kwargs": {"key": chance.choice(KEYS)},
+        }
+        for _ in range(30)
+    ]
+    chance.shuffle(items)
+    tasks = bridge.make_tasks([item | {"delay": LEAD} for item in items])
+    history.write(*(Made(id=task.id, due=to_ms(task.due), attempts=1) for task in tasks))
+    return list(tasks)
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))

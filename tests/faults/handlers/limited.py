@@ -2,7 +2,7 @@
 
 import asyncio
 
-from expirebridge import Limit, Rate, handler
+from expirebridge import Budget, Limit, Rate, handler
 
 from ._recording import Planned, recorded
 
@@ -23,6 +23,31 @@ async def share(seconds: float, tenant: str) -> None:
 
 @handler(rate=Rate(60, "1m", burst=5))
 async def send(seconds: float) -> None:
+    """Take so long."""
+    with recorded():
+        await asyncio.sleep(seconds)
+
+
+TOKENS = Budget(3000, "5s", of="tokens", per="key", name="tokens", burst=600)
+MODEL = Limit(4, name="model")
+
+
+@handler(
+    rate=[
+        TOKENS,
+        Rate(20, "5s", per="key", name="asked", burst=3),
+        Rate(15, "5s", per="user", name="user", burst=2),
+    ],
+    limit=MODEL,
+)
+async def ask(seconds: float, tokens: int, *, key: str, user: str) -> None:
+    """Take so long."""
+    with recorded():
+        await asyncio.sleep(seconds)
+
+
+@handler(rate=TOKENS, limit=MODEL)
+async def count(seconds: float, tokens: int, *, key: str) -> None:
     """Take so long."""
     with recorded():
         await asyncio.sleep(seconds)
