@@ -42,6 +42,9 @@ def what_comes_of(row: Any, change: StatusUpdate) -> str:
 def written_back(row: Any, change: StatusUpdate) -> dict[str, Any]:
     """Return the parameters that are written into a row."""
     began_anew = row.generation < change.version.generation
+    # What had ended, and is restarted, was to run at its deadline. One that was only claimed, and
+    # put off before its decision, begins anew as well, but waits for its signal on.
+    was_restarted = began_anew and row.status != Status.WAITING
     waits = change.status == Status.WAITING and not change.cancelling
     return {
         "b_id": row.id,
@@ -51,6 +54,5 @@ def written_back(row: Any, change: StatusUpdate) -> dict[str, Any]:
         "b_due": row.due if change.due is None else change.due,
         "b_retry_times": change.retry_times,
         "b_message": change.message,
-        # What is restarted was to run at its deadline.
-        "b_decided": Decided.DEADLINE.value if began_anew and row.is_open else row.decided,
+        "b_decided": Decided.DEADLINE.value if was_restarted and row.is_open else row.decided,
     }

@@ -171,7 +171,7 @@ class ScriptLibrary:
         self._read(_INCLUDED)
         found = {
             file.removeprefix(_INCLUDED): lists_added_to(text)
-            for file, text in self._texts.items()
+            for file, text in tuple(self._texts.items())  # another thread may read one more
             if file.startswith(_INCLUDED)
         }
         return {name: lists for name, lists in found.items() if lists}

@@ -102,7 +102,7 @@ _EXAMPLES = {
 }
 """A call of each function of which one argument may be forgotten."""
 
-_DEFAULTS = {"tags": (), "if_exists": "reject", "private": False}
+_DEFAULTS = {"tags": (), "if_exists": "reject", "private": False, "urgent": False}
 """Those of options that are unpacked, and are not None."""
 
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")

@@ -48,9 +48,9 @@ async def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str) -> Non
     # handlers.
     elsewhere = {
         "sentinels", "failover", "cluster", "coverage", "partitions", "misplaced keys", "nodes",
-        "series", "limits", "holds", "groups", "keys", "arguments", "ledger", "ledger rows",
-        "ledger series", "ledger clock", "ledger keys", "horizon", "library", "move", "format",
-        "handlers",
+        "series", "limits", "numbers", "holds", "groups", "keys", "arguments", "ledger",
+        "ledger rows", "ledger series", "ledger clock", "ledger keys", "horizon", "library", "move",
+        "format", "handlers",
     }  # fmt: skip
     assert set(report_of(result.stdout)) == set(explained) - elsewhere
     assert result.stdout.startswith(f"{url}\n\nok       version        ")

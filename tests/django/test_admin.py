@@ -97,7 +97,7 @@ class AdminTest(TestCase):
     def test_a_task_has_each_field_that_is_described_for_a_page(self):
         self.login("view_redistask")
         self.bridge.make_task("shop.note", [1], 0, id="a", tags=["red"])
-        self.bridge.make_task("shop.note", [1], "1h", id="c", on_signal="shop.fail")
+        self.bridge.make_task("shop.note", [1], "1h", id="c", on_signal="shop.fail", urgent=True)
         self.fail("b")
         self.clock.travel(0)
         pages = [self.client.get(TASKS + f"{id}/change/") for id in "abc"]

@@ -13,7 +13,7 @@ from expirebridge import Bridge, Change, InvalidTask, State, current_task
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.partition import LedgerPartition
-from expirebridge.ledger.rows import RowState, RowVersion, Status
+from expirebridge.ledger.rows import RowState, RowVersion, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.task.calls import claiming
@@ -179,8 +179,11 @@ async def test_one_that_is_moved_before_the_decision_waits_on(
         await before_deciding.until_called()
         with engine.begin() as session:
             assert ledger.reschedule(session, "pay-42", "1h") == 1
+        await until(lambda: harness.row("pay-42").todo != SyncState.RELAY)
+        generation = harness.row("pay-42").generation
         before_deciding.may_go_on.set()
         await witness.until_ended(1, End.DROPPED)
+        await until(lambda: harness.row("pay-42").generation > generation)
     assert signal(engine, ledger) is Change.SIGNALLED
 
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from expirebridge.store import script_loader
-from expirebridge.store.assembly import LuaFile, assemble
+from expirebridge.store.assembly import LuaFile, assemble, lists_added_to
 from expirebridge.store.script_loader import SHIPPED
 from expirebridge.testing import time
 from tests.kit.lua import NAMES, PACKAGE, SHARED
@@ -631,3 +631,16 @@ def test_a_script_that_can_free_a_slot_grants_it_in_the_end() -> None:
         if not re.search(r"(?<!function )serve_freed\(\)", bodies[name])
         and not all(each in bodies[name] for each in served)
     } == set()
+
+
+def test_a_file_that_another_thread_reads_meanwhile_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = script_loader.ScriptLibrary()
+
+    def read_another(text: str) -> tuple[str, ...]:
+        library.text("claim")
+        return lists_added_to(text)
+
+    monkeypatch.setattr(script_loader, "lists_added_to", read_another)
+    assert library.load("get").plain == script_loader.load("get").plain

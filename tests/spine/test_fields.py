@@ -33,7 +33,7 @@ def test_a_task_has_what_is_shown() -> None:
         "listener",
         "in_clear",
         "signal",
-    } | {"completer"}
+    } | {"completer", "spending"}
     assert {field.name for field in fields(Task)} - shown == rest
 
 

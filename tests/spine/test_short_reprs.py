@@ -12,7 +12,7 @@ from expirebridge.testing import Ran
 from tests.kit.cases import each
 
 LONGEST = 500
-BY_USERS = {"Exponential", "Limit", "Rate", "Spread"}
+BY_USERS = {"Budget", "Exponential", "Limit", "Rate", "Spread"}
 """What users write themselves."""
 SECRET = "s3cret"
 
