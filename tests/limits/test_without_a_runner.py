@@ -61,6 +61,14 @@ def taken(store: Store, code: str) -> list[str]:
     return [task.id for task in claim(store, code).tasks]
 
 
+def taken_soon(store: Store, code: str) -> list[str]:
+    """What it takes by ten claims: a start of a rate may be due in the next millisecond."""
+    found: list[str] = []
+    for _ in range(10):
+        found = found or taken(store, code)
+    return found
+
+
 def end(store: Store, ids: Sequence[str]) -> None:
     settle(store, *(Settlement(id, "t", "succeeded") for id in ids))
 
@@ -109,10 +117,7 @@ def test_they_are_given_no_slot_for_which_others_wait(
     while len(started) < len(LIVE):
         end(store, [running])
         is_over(store)
-        found = taken(store, codes[0])
-        for _ in range(10):
-            found = found or taken(store, codes[0])
-        [running] = found  # no lease has passed
+        [running] = taken_soon(store, codes[0])  # no lease has passed
         started.append(running)
     assert started == LIVE
     # They are told of as any that no listener can run, and go on once one has the function.
@@ -126,7 +131,7 @@ def test_they_are_given_no_slot_for_which_others_wait(
     beat(store, "bb")
     started = []
     for _ in range(3):
-        started += (found := taken(store, "bb"))
+        started += (found := taken_soon(store, "bb"))
         end(store, found)
         is_over(store)
     assert started == dead[:3]
