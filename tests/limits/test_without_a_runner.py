@@ -159,6 +159,40 @@ def test_what_had_a_slot_when_its_listener_went_loses_it(
     assert store.run(reconciling.sweep(Settings())).mended == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [3, 120])
+def test_a_listener_without_a_declaration_may_run_anything(
+    store: Store, client: redis.Redis, kind: str, number: int
+) -> None:
+    """It takes every task, as claims have it: what it makes wait is given a slot again."""
+    dead = [f"d{place:03}" for place in range(number)]
+    running = wait_in_line(store, kind, dead=dead)
+    client.delete(f"{PREFIX}:code:bb")
+    for id in dead[:3]:
+        end(store, [running])
+        is_over(store)
+        assert taken_soon(store, "bb") == [id]
+        running = id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [3, 120])
+def test_what_nobody_has_had_for_a_day_is_given_a_slot_and_fails(
+    store: Store, client: redis.Redis, kind: str, number: int
+) -> None:
+    """A claim takes it then, for its listener to fail it."""
+    dead = [f"d{place:03}" for place in range(number)]
+    running = wait_in_line(store, kind, dead=dead)
+    gone(store, client, "aa", "cc")
+    for id in dead:
+        client.hset(f"{PREFIX}:task:{id}", "unknown", server_ms(client) - 90_000_000)
+    for id in dead[:3]:
+        end(store, [running])
+        is_over(store)
+        assert taken_soon(store, "aa") == [id]
+        running = id
+
+
 def test_in_an_ordered_lane_they_are_not_passed_over(store: Store, client: redis.Redis) -> None:
     line = b'[["line",0,"to",null]]'
     fields = [("f live.run", line), ("f gone.run", line), ("l line", b'{"most":1,"ordered":true}')]

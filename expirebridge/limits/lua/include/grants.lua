@@ -125,13 +125,22 @@ local function let_into_order(hold, id, known, due)
 end
 
 -- False if several codes run, and none of them has a task's function: it would keep a slot for a lease, while others
--- wait that could run. If one code runs, it is claimed, and returned at once.
+-- wait that could run. If one code runs, it is claimed, and returned at once. Whatever claims take has one, or it would
+-- be made to wait and let go again for ever: also what nobody has had for a day, which fails, and anything at all while
+-- a code has no declaration.
 local runners = {}
 local function has_runner(id)
   if not string.find(fleet_code or '', ' ', 1, true) then return true end
-  local func = string.match(redis.call('HGET', record_key(id), 'call') or '', '^[^?]+')
-  if func and runners[func] == nil then runners[func] = others_can_run(func, '', '') end
-  return not func or runners[func]
+  local known = redis.call('HMGET', record_key(id), 'call', 'unknown')
+  local func, unknown = string.match(known[1] or '', '^[^?]+'), number_up_to(now, known[2])
+  if not func or unknown and now - unknown >= UNKNOWN_TIMEOUT then return true end
+  if runners[func] == nil then
+    runners[func] = others_can_run(func, '', '')
+    for fingerprint in string.gmatch(fleet_code, '%x+') do
+      if type(redis.pcall('HGET', code_key(fingerprint), '#')) ~= 'string' then runners[func] = true end
+    end
+  end
+  return runners[func]
 end
 
 -- Lets a waiting task be pending since its first due time, without the slot for which it waits: claims pass over it, or
