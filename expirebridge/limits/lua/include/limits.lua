@@ -140,15 +140,7 @@ end
 local AHEAD = 100
 
 -- A command for a key of a lane. If another client overwrote the key, it is put aside.
-local function change_lane(command, key, ...)
-  local result = redis.pcall(command, key, ...)
-  if type(result) == 'table' and result.err then
-    if not string.find(result.err, 'WRONGTYPE', 1, true) then return redis.call(command, key, ...) end
-    redis.call('RENAME', key, broken_key(key))
-    result = redis.call(command, key, ...)
-  end
-  return result
-end
+local function change_lane(command, key, ...) return or_put_aside(key, command, key, ...) end
 
 -- True for the lane in which the tasks wait that a hold keeps back.
 local function is_hold(lane) return string.sub(lane, 1, #HOLD) == HOLD end

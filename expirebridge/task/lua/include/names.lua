@@ -1,5 +1,5 @@
 -- gives prefix, hash_tag, listeners_key, meta_key, state_set, record_key, tag_set, minute_key, actions_key, fleet_key
--- gives code_key, broken_key, trigger_key
+-- gives code_key, broken_key, or_put_aside, trigger_key
 -- gives own_key, is_ours, has_hash_tag
 
 -- The names of every key. All derive from KEYS[1], the prefix, whose leading hash tag {...}, if it has one,
@@ -20,6 +20,17 @@ local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint en
 
 -- The new name of a key of ours that another client has overwritten.
 local function broken_key(name) return prefix .. ':broken:' .. name end
+
+-- A command for a key of ours. If another client has overwritten it with something else, that is put aside, under a name.
+local function or_put_aside(name, command, key, ...)
+  local result = redis.pcall(command, key, ...)
+  if type(result) == 'table' and result.err then
+    if not string.find(result.err, 'WRONGTYPE', 1, true) then return redis.call(command, key, ...) end
+    redis.call('RENAME', key, broken_key(name))
+    result = redis.call(command, key, ...)
+  end
+  return result
+end
 
 local function trigger_key(id, record)
   return record.key or (hash_tag .. id .. ':?' .. record.call)

@@ -9,12 +9,4 @@ local function index_key() return own_key('urgent') end
 local function marks_key() return own_key('urgent_functions') end
 
 -- A command for the index. If another client overwrote it, it is put aside.
-local function change_index(command, ...)
-  local result = redis.pcall(command, index_key(), ...)
-  if type(result) == 'table' and result.err then
-    if not string.find(result.err, 'WRONGTYPE', 1, true) then return redis.call(command, index_key(), ...) end
-    redis.call('RENAME', index_key(), broken_key('urgent'))
-    result = redis.call(command, index_key(), ...)
-  end
-  return result
-end
+local function change_index(command, ...) return or_put_aside('urgent', command, index_key(), ...) end
