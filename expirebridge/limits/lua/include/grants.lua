@@ -9,7 +9,7 @@
 -- include fleet
 -- include state_sets
 -- include lane_keys
--- gives SERVED_AT_ONCE, waited_until, served, serve_others, has_runner, leave_line
+-- gives SERVED_AT_ONCE, note_waited, served, serve_others, has_runner, leave_line
 -- when limits
 -- on at_end 20 serve_freed
 -- on on_left 20 serve_others
@@ -28,6 +28,12 @@ local function waited_until(moment, lane, parked, before)
   local waited = string.format('%.0f', (number_up_to(now, all) or 0) + wait)
   held = (number_up_to(now, held) or 0) + (is_hold(lane) and wait or 0)
   return held > 0 and waited .. string.format(' %.0f', held) or waited
+end
+
+-- Notes for how long a task has waited that waits no longer.
+local function note_waited(id)
+  local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
+  redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
 end
 
 -- How many this script gave, or let go.
@@ -146,8 +152,7 @@ end
 -- Lets a waiting task be pending since its first due time, without the slot for which it waits: claims pass over it, or
 -- find its lanes.
 local function leave_line(id, record, first_due)
-  local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
-  redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
+  note_waited(id)
   move(id, record, 'pending', first_due)
 end
 

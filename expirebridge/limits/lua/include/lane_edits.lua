@@ -4,7 +4,6 @@
 -- include hooks
 -- include lane_names
 -- include lanes
--- include limits
 -- include names
 -- include state_sets
 -- when limits
@@ -29,26 +28,13 @@ end
 -- while it waited.
 local function leave_former(id, record, named)
   local is_given = record.state == 'pending' and is_granted(id)
-  if record.state == 'waiting' then
-    local known = redis.call('HMGET', record_key(id), 'queue', 'parked', 'waited')
-    redis.call('HSET', record_key(id), 'waited', waited_until(now, known[1] or '', known[2], known[3]))
-  end
+  if record.state == 'waiting' then note_waited(id) end
   if is_given or record.state == 'waiting' then
     wait_until(id, record, is_given and tonumber(record.due) or due_of(id, record))
     leave_lanes(id, 'ordered')
   end
-  local slots, rest = redis.call('HGET', record_key(id), 'slots'), {}
-  if not slots then return end
-  for lane in string.gmatch(slots, '[^\n]+') do
-    if named[lane] then
-      rest[#rest + 1] = lane
-    else
-      append(gone.lane, lane, id)
-      touched[lane] = true
-    end
-  end
-  redis.call('HDEL', record_key(id), 'slots')
-  if rest[1] then redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n')) end
+  local slots = redis.call('HGET', record_key(id), 'slots')
+  if slots then drop_slots(id, slots, function(lane) return not named[lane] end) end
 end
 
 local function leave_if_others(id, record, new)

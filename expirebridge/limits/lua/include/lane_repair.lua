@@ -26,18 +26,8 @@ local is_hurried = false
 
 -- Takes one of its slots from a task.
 local function drop_slot(id, slots, lane)
-  local rest = {}
-  for each in string.gmatch(slots, '[^\n]+') do
-    if each ~= lane then rest[#rest + 1] = each end
-  end
-  append(gone.lane, lane, id)
-  if rest[1] then
-    redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n'))
-  else
-    redis.call('HDEL', record_key(id), 'slots')
-    redis.call('ZREM', own_key('grants'), id)
-  end
-  touched[lane] = true
+  local has_others = drop_slots(id, slots, function(each) return each == lane end)
+  if not has_others then redis.call('ZREM', own_key('grants'), id) end
 end
 
 -- Takes a task that no listener can run out of its lanes; it was due when its rate had no start yet, too.
@@ -88,7 +78,7 @@ end
 -- have reserved there.
 local function bring_forward(lane, id, slots)
   -- It may have its turn here, and await a start of the next rate.
-  if string.sub('\n' .. slots, -#lane - 1) ~= '\n' .. lane then return end
+  if (string.match(slots, '^.*\n(.*)') or slots) ~= lane then return end
   local limit = limit_of(lane)
   -- One of an ordered lane was let go over a time by a hold.
   if limit and limit.ordered then return end
@@ -237,8 +227,7 @@ local function cursor_of(stored) return stored and #stored < 20 and string.match
 -- A digest of the numbers that were set; false if there are none. More than so many are not looked at.
 local MOST_NUMBERS = 1000
 local function digest_of_numbers(before)
-  look_around()
-  if not any_number then return false end
+  if not look_around() then return false end
   local count = redis.pcall('HLEN', own_key('numbers'))
   if type(count) ~= 'number' or count > MOST_NUMBERS then return before end
   return redis.sha1hex(table.concat(redis.call('HGETALL', own_key('numbers')), '\n'))

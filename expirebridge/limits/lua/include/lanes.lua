@@ -5,7 +5,7 @@
 -- include records
 -- include hooks
 -- include lane_keys
--- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, leave_lanes, is_granted
+-- gives touched, gone, join_queue, leave_tenant, leave_queue, write_leaving, KEEPS, drop_slots, leave_lanes, is_granted
 -- when limits
 -- on on_move 20 leave_or_keep
 -- on on_forget 20 leave_all
@@ -70,6 +70,25 @@ local function write_leaving()
   end
   for lane, ids in pairs(gone.queue) do leave_queue(lane, ids) end
   gone = { lane = {}, queue = {} }
+end
+
+-- Takes a task out of those lanes of which this is true. True if it has slots in others.
+local function drop_slots(id, slots, is_left)
+  local rest = {}
+  for lane in string.gmatch(slots, '[^\n]+') do
+    if is_left(lane) then
+      append(gone.lane, lane, id)
+      touched[lane] = true
+    else
+      rest[#rest + 1] = lane
+    end
+  end
+  if rest[1] then
+    redis.call('HSET', record_key(id), 'slots', table.concat(rest, '\n'))
+  else
+    redis.call('HDEL', record_key(id), 'slots')
+  end
+  return rest[1] ~= nil
 end
 
 -- Which slots a task keeps that stops running, or being due: `ordered` those in ordered lanes, if it has begun;

@@ -5,8 +5,8 @@
 -- include format
 -- include lane_keys
 -- gives read_json, limits_read, limit_of, longest_in, note_longest, AHEAD, change_lane, any_hold, is_hold, is_held
--- gives counted, count_slots, count_queue, append, rest_of, rests, rate_score, arrival_of, next_start, time_of
--- gives number_of, number_in, look_around, any_number
+-- gives counted, count_slots, count_queue, append, rests, rate_score, arrival_of, next_start, time_of
+-- gives number_of, number_in, look_around
 -- gives taken_by, reserved_in, is_closed, hold_before, opening_of
 -- when limits
 
@@ -51,14 +51,15 @@ local function work_out(limit)
   limit.span = limit.of and math.ceil(limit.burst * every / starts) or limit.burst * limit.interval
 end
 
--- Whether there are holds, and numbers that somebody set: asked for once, and together.
+-- Whether there are holds, and numbers that somebody set: asked for once, and together. Returns the second.
 local any_hold
 local any_number
 local function look_around()
-  if any_hold ~= nil then return end
+  if any_hold ~= nil then return any_number end
   local both = redis.call('EXISTS', own_key('holds'), own_key('numbers'))
   any_hold = both == 2 or both == 1 and redis.call('EXISTS', own_key('holds')) == 1
   any_number = both == 2 or both == 1 and not any_hold
+  return any_number
 end
 
 -- What listeners declared of a limit. One that was lost, or that no listener has declared yet, has no slot at all until
@@ -88,8 +89,7 @@ end
 
 -- The number that somebody set for a lane, for all lanes of its limit, and what was declared; nil if that counts.
 local function number_in(lane)
-  look_around()
-  if not any_number then return nil end
+  if not look_around() then return nil end
   local name = string.match(lane, '^[^=]*')
   local limit, own = declared_of(name), nil
   if #lane > #name then
@@ -184,16 +184,13 @@ local function append(lists, name, value, second)
   if second then list[#list + 1] = second end
 end
 
--- A lane of a rate that rests has a second place in `rates`, under this name: the microsecond until which it does.
-local function rest_of(lane) return 'rest ' .. lane end
-
 local function rate_score(name) return tonumber(redis.pcall('ZSCORE', own_key('rates'), name) or nil) or 0 end
 
 -- True while nothing at all may start in the lane of a rate, since it rests, for longer than `by` microseconds. Second,
 -- the arrival that follows from the rest: afterwards tasks start at the rate of today, and nothing of a burst is left; 0
 -- if it did not rest.
 local function rests(lane, by)
-  local limit, rest = limit_of(lane), rate_score(rest_of(lane))
+  local limit, rest = limit_of(lane), rate_score('rest ' .. lane)
   if rest == 0 or not limit or not limit.interval then return false, 0 end
   return rest > now_us + (by or 0), rest + limit.span - limit.interval
 end
@@ -283,7 +280,7 @@ local function awaits_start(lane)
   local ids = count_slots(lane) > 0 and change_lane('SRANDMEMBER', lane_key(lane), MOST_RESERVED) or NONE
   for i, score in ipairs(ids[1] and change_lane('ZMSCORE', own_key('grants'), unpack(ids)) or NONE) do
     local slots = score and redis.pcall('HGET', record_key(ids[i]), 'slots')
-    if type(slots) == 'string' and string.sub('\n' .. slots, -#lane - 1) == '\n' .. lane then return true end
+    if type(slots) == 'string' and (string.match(slots, '^.*\n(.*)') or slots) == lane then return true end
   end
   return false
 end

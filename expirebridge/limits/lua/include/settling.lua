@@ -20,8 +20,8 @@ local LANE_FIELDS = { 'waited', 'slots' }
 -- Lets a lane of a rate rest until the millisecond in which this task is due again. Afterwards its tasks start at the
 -- rate: a burst is what was not used before.
 local function rest_lane(lane, delay)
-  local ends = math.max((now + delay) * 1000, rate_score(rest_of(lane)))
-  change_lane('ZADD', own_key('rates'), string.format('%.0f', ends), rest_of(lane))
+  local ends = math.max((now + delay) * 1000, rate_score('rest ' .. lane))
+  change_lane('ZADD', own_key('rates'), string.format('%.0f', ends), 'rest ' .. lane)
 end
 
 -- Charges what an attempt has spent beyond its cost. What is more than all that may start at once is a debt, for which
@@ -32,7 +32,7 @@ local function charge_spent(lane, limit, spent)
   change_lane('ZADD', own_key('rates'), string.format('%.0f', math.min(arrival, most)), lane)
   if arrival > most then
     local ends = arrival - limit.span + limit.interval
-    change_lane('ZADD', own_key('rates'), string.format('%.0f', ends), rest_of(lane))
+    change_lane('ZADD', own_key('rates'), string.format('%.0f', ends), 'rest ' .. lane)
   end
   touched[lane] = true
 end
