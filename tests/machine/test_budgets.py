@@ -43,7 +43,8 @@ BUGS = {
         "do return 0 end"
     ),
     "a charge that is given back although another was charged since": (
-        "include/settling", "if tonumber(arrival) == rate_score(lane) then", "if true then"
+        "include/settling", "if arrival and tonumber(arrival) == rate_score(lane) then",
+        "if arrival then",
     ),
     "a start that is charged in one rate only": (
         "include/admission", CHARGE, f"i > 1 and '1' or {CHARGE}"

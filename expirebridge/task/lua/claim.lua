@@ -29,7 +29,12 @@
 -- include format
 -- include clock
 
-local due = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[4])
+-- So many of the tasks that are due, the first first, each followed by its score.
+local function first_due(most)
+  return redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
+end
+
+local due = first_due(ARGV[4])
 -- One claim in ten finds nothing, or one in two with many listeners. It needs none of the functions that follow, which take
 -- the server longer to make than to find that; but a claim leaves and begins more where there are limits.
 if not due[1] and not uses.limits and ARGV[8] ~= '1' and ARGV[9] == '' and (fleet_code or ARGV[10]) == ARGV[10] then
@@ -65,8 +70,7 @@ end
 -- again: tasks were made to wait.
 local function take_first(before_all)
   local before, free = parked, places - claimed
-  local ids = before_all or due
-    or redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, free)
+  local ids = before_all or due or first_due(free)
   local most = places
   if not before_all then due = nil end
   -- A listener that runs nothing may take one in any case.
